@@ -1,11 +1,10 @@
 """Executes training programs in planned memory, and proves plans right by training."""
 
-from solver.executor.accesses import logged_accesses
 from solver.executor.arithmetic import rewritten
 from solver.executor.batches import synthetic_batch
 from solver.executor.blocks import BlockRunner, BlockViews
 from solver.executor.c_files import C_WEIGHTS, c_files, first_contents, zip_archive
-from solver.executor.measured import measured_costs
+from solver.executor.measured import logged_accesses, measured_costs
 from solver.executor.proved import KernelSet, inline_data
 from solver.executor.runs import graph_of_batch
 from solver.executor.trainer import Trainer

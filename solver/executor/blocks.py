@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
@@ -15,12 +15,12 @@ from solver.errors import DanglingOperandError, PlanError
 from solver.executor.memory import POISON, Memory, in_spaces
 from solver.executor.proved import BlockSteps, check_plan, reference_of_steps
 from solver.executor.run import Data, Runner
-from solver.executor.threads import Task, turns
+from solver.executor.threads import Task
 from solver.graph.types import Array
 from solver.importers.traced import TracedStep
 from solver.names import counted
 from solver.plan import Plan
-from solver.program import Access, Entry, EntryKind, Program, Step, is_pure, lives
+from solver.program import Access, Entry, EntryKind, Program, Step, is_pure
 from solver.training import BlockOperation, BlockProgram, program_digest
 
 __all__ = ["BlockRunner", "BlockViews", "Steps", "StepsRunner"]
@@ -34,16 +34,6 @@ def block_array(program: BlockProgram, number: Mapping[str, int], memory: Memory
     raw = memory.raw(number[block.view.of])
     strides = block.view.byte_strides(block.type)
     return np.ndarray(block.type.shape, block.type.dtype.numpy, raw, block.view.offset, strides)
-
-
-def known_block(program: BlockProgram, number: Mapping[str, int], memory: Memory, name: str) -> Array:
-    """As `block_array`. Raises DanglingOperandError for a name that the program has no block of."""
-    if name not in program.blocks:
-        raise DanglingOperandError(
-            f"The program has no block {name!r:.80}.",
-            remedy="Use TracedStep.feed for what a traced step takes: it leaves out what nothing uses.",
-        )
-    return block_array(program, number, memory, name)
 
 
 class BlockViews:
@@ -183,9 +173,13 @@ class StepsRunner(Runner):
         self._spreading = spreading_tasks(reference, program, memory)
         super().__init__(program, memory, {}, poison=poison, begins=begins)
 
+    def spread(self) -> None:
+        """Copy what the caller wrote to each place where it starts."""
+        for copy in self._spreading:
+            copy()
+
     def run(self) -> None:
-        for spread in self._spreading:
-            spread()
+        self.spread()
         super().run()
 
     def block(self, name: str) -> Array:
@@ -193,7 +187,12 @@ class StepsRunner(Runner):
 
         Raises DanglingOperandError for a name that the program has no block of.
         """
-        return known_block(self._steps.program, self.program.by_label, self._memory, name)
+        if name not in self._steps.program.blocks:
+            raise DanglingOperandError(
+                f"The program has no block {name!r:.80}.",
+                remedy="Use TracedStep.feed for what a traced step takes: it leaves out what nothing uses.",
+            )
+        return block_array(self._steps.program, self.program.by_label, self._memory, name)
 
     def write(self, arrays: Mapping[str, ArrayLike]) -> None:
         """Write what is fed, by block, or by argument of a traced step. Raises PlanError for what is missing
@@ -281,18 +280,8 @@ class BlockRunner:
                 f"The plan is wrong ({counted(len(violations), 'violation')}): {violations[0].detail}",
                 remedy="Plan again.",
             )
-        self._program, self._plan = program, plan
-        self._memory = in_spaces(plan)
-        covered = {alias.source for alias in plan.program.aliases}
-        tasks = block_tasks(steps, reference, plan.program, self._memory)
-        self._spreading = spreading_tasks(reference, plan.program, self._memory)
-        self._turns, self._workers = turns(tasks, [step.level for step in plan.program.steps])
-        kept = {e.value for e in plan.program.entry if e.kind is not EntryKind.FED}
-        kept |= {exit_.value for exit_ in plan.program.exit}
-        self._dying: list[list[int]] = [[] for _ in self._turns]
-        for value, span in lives(plan.program).items():
-            if value not in kept and value not in covered:
-                self._dying[span.end - 1].append(value)
+        memory = in_spaces(plan)
+        self._runner = StepsRunner(steps, reference, plan.program, memory, poison=True, begins=())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -304,20 +293,13 @@ class BlockRunner:
 
         Raises DanglingOperandError for a name that the program has no block of.
         """
-        return known_block(self._program, self._plan.program.by_label, self._memory, name)
+        return self._runner.block(name)
 
     def run(self) -> None:
         """One iteration. Write what is fed before it; read what is kept after it."""
-        for spread in self._spreading:
-            spread()
-        for turn, dying in zip(self._turns, self._dying, strict=True):
-            turn()
-            self._poison(dying)
+        self._runner.spread()
+        self._runner.run_levels()
 
     def close(self) -> None:
         """End the threads, if there are any; nothing can be run afterwards."""
-        self._workers.close()
-
-    def _poison(self, values: Iterable[int]) -> None:
-        for value in values:
-            self._memory.raw(value).fill(POISON)
+        self._runner.close()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from solver.errors import OptionsError, PlanError
 from solver.executor.arithmetic import rewritten
@@ -176,13 +176,18 @@ class EntryProgram:
         numbers = {number for name, number in self.persistent.items() if name in names}
         return frozenset(entry.value for entry in self.plan.program.entry if entry.reference in numbers)
 
-    def data(self) -> dict[str, bytes]:
-        """The first values that the graph gives for what this program begins.
+    @property
+    def constants(self) -> frozenset[int]:
+        """The constants of the plan's program."""
+        return frozenset(e.value for e in self.plan.program.entry if e.kind is EntryKind.CONSTANT)
 
-        Raises PlanError for lost files.
+    def data(self, values: Collection[int] | None = None) -> dict[str, bytes]:
+        """The first values that the graph gives for `values` of the plan's program, by operand; by default
+        for those that it begins. Raises PlanError for lost files.
         """
         initial = self.plan.program.initial
-        begun = [initial[value] for value in self.values(self.begins) if value in initial]
+        chosen = self.values(self.begins) if values is None else values
+        begun = [initial[value] for value in chosen if value in initial]
         return inline_data(self.subject, {each.source for each in begun if each.scheme == "values"})
 
 
@@ -199,60 +204,28 @@ def entry_programs(
     Raises PlanError for graphs and plans that do not belong together, for kernels that do not run the plan,
     and where a graph is missing.
     """
-    if isinstance(plan, Plan):
-        if isinstance(graph, BlockSteps):
-            return _steps_alone(graph, plan, kernels)
-        if not isinstance(graph, TrainableGraph):
-            raise PlanError(
-                f"The plan of {plan.graph!r:.80} has no entry points, and there are graphs for some.",
-                remedy="Give the graph that the plan is of.",
-            )
-        return _program_alone(graph, plan, kernels)
-    if not isinstance(graph, Mapping):
+    if not isinstance(plan, Plan):
+        if isinstance(graph, Mapping):
+            return _programs_of_deployment(graph, plan, kernels)
         names = ", ".join(repr(entry_point.name) for entry_point in plan.entry_points)
         raise PlanError(f"There is one graph for the entry points {names}.", remedy=_EACH)
-    return _programs_of_deployment(graph, plan, kernels)
-
-
-def _program_alone(
-    graph: TrainableGraph, plan: Plan, kernels: KernelSet
-) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
+    if not isinstance(graph, Runnable):
+        raise PlanError(
+            f"The plan of {plan.graph!r:.80} has no entry points, and there are graphs for some.",
+            remedy="Give the graph that the plan is of.",
+        )
     sizes = plan.planned_sizes
-    if sizes is not None and set(sizes.names) <= graph.sizes.keys():
+    if isinstance(graph, TrainableGraph) and sizes is not None and set(sizes.names) <= graph.sizes.keys():
         graph = graph.at(**sizes.largest)
-    subject = rewritten(graph, plan)
-    reference = reference_program(subject, plan, kernels)
-    violations = check_plan(reference, plan, graph_digest(graph))
-    persistent = _persistent(reference)
-    names, purpose = frozenset(persistent), purpose_of(graph)
-    alone = EntryProgram(
-        purpose, graph.name, purpose, graph, subject, plan, reference, persistent, names, names
-    )
-    return (alone,), violations
-
-
-def _steps_alone(
-    steps: BlockSteps, plan: Plan, kernels: KernelSet
-) -> tuple[tuple[EntryProgram, ...], tuple[Violation, ...]]:
-    read = _read(steps, plan, kernels)
-    violations = check_plan(read.reference, plan, read.digest)
-    persistent = _persistent(read.reference)
-    names = frozenset(persistent)
-    name = steps.program.name
-    alone = EntryProgram(
-        "run", name, "run", read.graph, read.graph, plan, read.reference, persistent, names, names, steps
-    )
-    return (alone,), violations
-
-
-def _persistent(reference: Program) -> dict[str, int]:
-    """The values that stay from iteration to iteration, by name."""
-    kept = (e.reference for e in reference.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED))
-    return {reference.values[number].label: number for number in kept}
+    alone, digest = _read(graph, plan, kernels)
+    return (alone,), check_plan(alone.reference, plan, digest)
 
 
 def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:
-    """The program at other sizes, in the places of its plan, proved. Raises PlanError where it is wrong."""
+    """The program at other sizes, in the places of its plan, proved: it has the first contents of nothing.
+
+    Raises PlanError where it is wrong.
+    """
     graph = program.graph.at(**sizes)
     subject = rewritten(graph, program.plan)
     kernels: KernelSet = "c" if program.plan.options.target == "c" else "numpy"
@@ -265,7 +238,13 @@ def program_at(program: EntryProgram, sizes: Mapping[str, int]) -> EntryProgram:
     labels = {name: program.reference.values[number].label for name, number in program.persistent.items()}
     persistent = {name: reference.by_label[label] for name, label in labels.items()}
     return replace(
-        program, graph=graph, subject=subject, plan=plan, reference=reference, persistent=persistent
+        program,
+        graph=graph,
+        subject=subject,
+        plan=plan,
+        reference=reference,
+        persistent=persistent,
+        begins=frozenset(),
     )
 
 
@@ -284,64 +263,64 @@ def _programs_of_deployment(
     fixed = fixed_types([(each.model, runnables[each.name], each.plan.options) for each in plan.entry_points])
     read = []
     for entry_point in plan.entry_points:
+        runs, types = runnables[entry_point.name], fixed[entry_point.model]
         with _of_entry_point(entry_point):
-            read.append(
-                _read(runnables[entry_point.name], entry_point.plan, kernels, fixed[entry_point.model])
-            )
-    references = held_references(plan, [each.reference for each in read])
+            runs = replace(runs, fixed_types=types) if isinstance(runs, TrainableGraph) else runs
+            read.append(_read(runs, entry_point.plan, kernels))
+    references = held_references(plan, [program.reference for program, _ in read])
     broken = list[Violation]()
-    for entry_point, each, reference in zip(plan.entry_points, read, references, strict=True):
+    for entry_point, (_, digest), reference in zip(plan.entry_points, read, references, strict=True):
         with _of_entry_point(entry_point):
-            for violation in check_plan(reference, entry_point.plan, each.digest):
+            for violation in check_plan(reference, entry_point.plan, digest):
                 detail = f"Entry point {entry_point.name!r}: {violation.detail}"
                 broken.append(replace(violation, detail=detail))
     violations = tuple(broken) or prove_deployment(plan, references)
     programs, begun = list[EntryProgram](), set[str]()
-    for k, (entry_point, each, reference) in enumerate(zip(plan.entry_points, read, references, strict=True)):
+    for k, (entry_point, (program, _), reference) in enumerate(
+        zip(plan.entry_points, read, references, strict=True)
+    ):
         entries = {entry.value: entry for entry in entry_point.plan.program.entry}
         there = {row.name: entries[row.values[k]] for row in plan.persistent if row.values[k] in entries}
         own = frozenset(name for name, entry in there.items() if entry.kind is not EntryKind.HELD)
         programs.append(
-            EntryProgram(
-                entry_point.name,
-                entry_point.model,
-                entry_point.purpose,
-                each.graph,
-                each.subject,
-                entry_point.plan,
-                reference,
-                {name: entry.reference for name, entry in there.items()},
-                own,
-                own.difference(begun),
-                each.steps,
+            replace(
+                program,
+                name=entry_point.name,
+                model=entry_point.model,
+                purpose=entry_point.purpose,
+                reference=reference,
+                persistent={name: entry.reference for name, entry in there.items()},
+                own=own,
+                begins=own.difference(begun),
             )
         )
         begun |= own
     return tuple(programs), violations
 
 
-class _Read(NamedTuple):
-    """The graph of an entry point, its reference program without what it holds for others, and its digest."""
-
-    graph: TrainableGraph
-    subject: TrainableGraph
-    reference: Program
-    digest: str
-    steps: BlockSteps | None = None
-
-
-def _read(runs: Runnable, plan: Plan, kernels: KernelSet, fixed: frozenset[str] = frozenset()) -> _Read:
+def _read(runs: Runnable, plan: Plan, kernels: KernelSet) -> tuple[EntryProgram, str]:
+    """The program of a plan without other entry points, and the digest of its graph."""
+    steps = None if isinstance(runs, TrainableGraph) else runs
     if isinstance(runs, TrainableGraph):
-        runs = replace(runs, fixed_types=fixed)
-        subject = rewritten(runs, plan)
-        return _Read(runs, subject, reference_program(subject, plan, kernels), graph_digest(runs))
-    if kernels == "c":
+        graph, digest, purpose = runs, graph_digest(runs), purpose_of(runs)
+        subject = rewritten(graph, plan)
+        reference = reference_program(subject, plan, kernels)
+    elif kernels == "c":
         raise PlanError(
             "Explicit operations run by functions of their own, and not by kernels in C.",
             remedy="Leave kernels='c' out.",
         )
-    graph = TrainableGraph(Graph(runs.program.name, {}, (), ()), TrainingSpec(None, None, ()))
-    return _Read(graph, graph, reference_of_steps(runs, plan), program_digest(runs.program), runs)
+    else:
+        graph = TrainableGraph(Graph(runs.program.name, {}, (), ()), TrainingSpec(None, None, ()))
+        subject, digest, purpose = graph, program_digest(runs.program), "run"
+        reference = reference_of_steps(runs, plan)
+    kept = (e.reference for e in reference.entry if e.kind in (EntryKind.CONSTANT, EntryKind.CARRIED))
+    persistent = {reference.values[number].label: number for number in kept}
+    names = frozenset(persistent)
+    program = EntryProgram(
+        purpose, graph.name, purpose, graph, subject, plan, reference, persistent, names, names, steps
+    )
+    return program, digest
 
 
 def reference_of_steps(steps: BlockSteps, plan: Plan) -> Program:

@@ -59,10 +59,9 @@ class Runner:
 
     With `poison`, a region's bytes are filled with NaN patterns at the end of its life, so that
     reading it later cannot go unnoticed; without, steps run at full speed. The steps of a level run at the
-    same time, on threads that `close` ends; what one of them raises, `run` raises. `on_step` hears of each
-    step before it runs. `begins` are the constant and carried values that get their first contents here, by
-    default all. `data` has the inline values that these name; raises PlanError for one that is missing or
-    changed.
+    same time, on threads that `close` ends; what one of them raises, `run` raises. `begins` are the constant
+    and carried values that get their first contents here, by default all. `data` has the inline values that
+    these name; raises PlanError for one that is missing or changed.
     """
 
     def __init__(
@@ -72,7 +71,6 @@ class Runner:
         data: Data,
         *,
         poison: bool = False,
-        on_step: Callable[[int], None] | None = None,
         begins: Collection[int] | None = None,
     ) -> None:
         self.program = program
@@ -87,8 +85,6 @@ class Runner:
         self._nodes = program.operations
         self._views = tuple(memory.view(value) for value in range(len(program.values)))
         prepared = [self._prepare(step) for step in program.steps]
-        if on_step is not None:
-            prepared = [_reporting(on_step, t, step) for t, step in enumerate(prepared)]
         self._turns, self._workers = turns(prepared, [step.level for step in program.steps])
         self._expired = expiring(program) if poison else {}
         self._write_initial(data)
@@ -103,14 +99,18 @@ class Runner:
         self.iteration += 1
         with np.errstate(all="ignore"):  # overflow to infinity is training's business, not a warning
             np.setbufsize(_BUFFER_ELEMENTS)
-            if self._expired:
-                for t, turn in enumerate(self._turns):
-                    turn()
-                    for value in self._expired.get(t, ()):
-                        self._memory.poison(value)
-            else:
-                for turn in self._turns:
-                    turn()
+            self.run_levels()
+
+    def run_levels(self) -> None:
+        """The steps of the iteration that began, under the caller's NumPy settings."""
+        if not self._expired:
+            for turn in self._turns:
+                turn()
+            return
+        for t, turn in enumerate(self._turns):
+            turn()
+            for value in self._expired.get(t, ()):
+                self._memory.poison(value)
 
     def timed(self, clock: Callable[[], int]) -> tuple[int, ...]:
         """Runs one iteration and returns the time of each level in units of `clock`. Nothing is poisoned."""
@@ -127,11 +127,6 @@ class Runner:
     def close(self) -> None:
         """End the threads, if there are any; nothing can be run afterwards."""
         self._workers.close()
-
-    @property
-    def turns(self) -> tuple[Prepared, ...]:
-        """The prepared functions that `run` calls, in order, one for each level, to be timed one by one."""
-        return tuple(self._turns)
 
     def value(self, label: str) -> Array:
         """View of a value, of a stored one a copy of its elements; valid during its life only.
@@ -176,15 +171,6 @@ class Runner:
             for entry in self.program.entry
             if entry.kind is EntryKind.CARRIED
         }
-
-    def constant_sources(self) -> frozenset[str]:
-        """The operands whose inline values the constants hold that get their first contents here."""
-        initials = (
-            self.program.initial.get(entry.value)
-            for entry in self.program.entry
-            if entry.kind is EntryKind.CONSTANT and entry.value in self._begins
-        )
-        return frozenset(each.source for each in initials if each is not None and each.scheme == "values")
 
     def resume(self, contents: Mapping[int, Array], iteration: int, data: Data) -> None:
         """Stand where the iteration of this number ended, which left `contents`, as `carried` has them.
@@ -320,14 +306,6 @@ def first_content(program: Program, number: int, data: Data) -> Array:
 def _fill(views: Sequence[Array]) -> None:
     for view in views:
         view.fill(0)
-
-
-def _reporting(on_step: Callable[[int], None], number: int, step: Prepared) -> Prepared:
-    def run() -> None:
-        on_step(number)
-        step()
-
-    return run
 
 
 def _optimizer(node: Node) -> tuple[OptimizerSpec, TrainingRules]:

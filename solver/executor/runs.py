@@ -6,6 +6,7 @@ import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,10 @@ from solver.executor.proved import EntryProgram, KernelSet, inline_data, program
 from solver.executor.run import Runner
 from solver.graph import Array, Operand, Role, TrainableGraph
 from solver.plan import Deployment, Plan
-from solver.program import EntryKind, Program, indices
+from solver.program import Program, indices
+
+if TYPE_CHECKING:
+    from solver.executor.c_backend import CLibrary
 
 __all__ = [
     "AtSize",
@@ -38,19 +42,6 @@ class AtSize:
 
     program: EntryProgram
     runner: Runner
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """The sizes of symbolic dimensions, by name."""
-        return self.program.graph.sizes
-
-    @property
-    def constants(self) -> Mapping[str, bytes]:
-        """The inline values of constants. Raises PlanError for lost files."""
-        program = self.runner.program
-        constants = [e.value for e in program.entry if e.kind is EntryKind.CONSTANT]
-        first = [program.initial[value] for value in constants if value in program.initial]
-        return inline_data(self.program.subject, {one.source for one in first if one.scheme == "values"})
 
 
 class Runs:
@@ -77,19 +68,8 @@ class Runs:
         self._blocks = arenas(programs[0].plan.program.spaces, plan.sizes, file)
         self._file, self._poisons, self._bytes = file, poison, plan.sizes
         self._kernels: KernelSet = kernels
-        self.runners = (
-            _runners_in_c(programs, plan, self._blocks, poison=poison)
-            if kernels == "c"
-            else {
-                program.name: prepared(
-                    program,
-                    program.plan.program,
-                    in_spaces(program.plan, file, self._blocks, plan.sizes),
-                    poison,
-                )
-                for program in programs
-            }
-        )
+        library = self._compiled(plan)
+        self.runners = {program.name: self._runner(program, library) for program in programs}
         self.counter = {
             program.name: next(p.name for p in programs if p is program or _train_together(p, program))
             for program in programs
@@ -122,18 +102,27 @@ class Runs:
         if key not in self._sizes:
             served.check(sizes)
             there = program_at(program, sizes)
-            inside = replace(there.plan, sizes=program.plan.sizes)
-            self._sizes[key] = AtSize(there, self._at_size(inside))
+            inside = replace(there, plan=replace(there.plan, sizes=program.plan.sizes))
+            self._sizes[key] = AtSize(there, self._runner(inside, self._compiled(inside.plan)))
         return self._sizes[key]
 
-    def _at_size(self, plan: Plan) -> Runner:
-        """A runner of a plan in the memory of all sizes, which begins nothing."""
-        if self._kernels == "c":
-            from solver.executor.c_backend import CLibrary, CRunner
+    def _compiled(self, planned: Plan | Deployment) -> CLibrary | None:
+        """The C files of a plan in the memory of all sizes; None where NumPy computes."""
+        if self._kernels != "c":
+            return None
+        from solver.executor.c_backend import CLibrary
 
-            return CRunner(plan, CLibrary(plan, self._blocks, poison=self._poisons), {}, begins=())
-        memory = in_spaces(plan, self._file, self._blocks, self._bytes)
-        return Runner(plan.program, memory, {}, poison=self._poisons, begins=())
+        return CLibrary(planned, self._blocks, poison=self._poisons)
+
+    def _runner(self, program: EntryProgram, library: CLibrary | None) -> Runner:
+        """The steps of a program in the memory of all sizes. Raises PlanError as `Runner`."""
+        if library is None:
+            memory = in_spaces(program.plan, self._file, self._blocks, self._bytes)
+            return prepared(program, program.plan.program, memory, self._poisons)
+        from solver.executor.c_backend import CRunner
+
+        entry_point, begins = program.name if self._shares else "", program.values(program.begins)
+        return CRunner(program.plan, library, program.data(), entry_point=entry_point, begins=begins)
 
     def last(self, name: str) -> Runner:
         """The runner of the last run of a program, whose results may still be there."""
@@ -145,7 +134,7 @@ class Runs:
         at = at or self.at(name)
         runner = at.runner
         if runner is not (before := self._last[name].runner):
-            runner.write_constants(before, at.constants)
+            runner.write_constants(before, at.program.data(at.program.constants))
             self._last[name] = at
         runner.iteration = self.counts[counter]
         runner.run()
@@ -190,25 +179,6 @@ def prepared(program: EntryProgram, steps: Program, memory: Memory, poison: bool
         )
     data = program.data() if begins is not None else inline_data(program.subject)
     return Runner(steps, memory, data, poison=poison, begins=begins)
-
-
-def _runners_in_c(
-    programs: Sequence[EntryProgram], plan: Plan | Deployment, blocks: Sequence[Array], *, poison: bool
-) -> dict[str, Runner]:
-    """The programs of a plan in C, in these blocks. Raises PlanError as `CLibrary` and `Runner`."""
-    from solver.executor.c_backend import CLibrary, CRunner
-
-    library = CLibrary(plan, blocks, poison=poison)
-    return {
-        program.name: CRunner(
-            program.plan,
-            library,
-            program.data(),
-            entry_point=program.name if isinstance(plan, Deployment) else "",
-            begins=program.values(program.begins),
-        )
-        for program in programs
-    }
 
 
 def write_batch(program: EntryProgram, runner: Runner, batch: Mapping[str, ArrayLike]) -> None:

@@ -16,7 +16,7 @@ from solver.errors import PlanError
 from solver.executor.blocks import StepsRunner
 from solver.executor.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from solver.executor.initial import initial_value
-from solver.executor.proved import KernelSet, Runnable, entry_programs, inline_data
+from solver.executor.proved import KernelSet, Runnable, entry_programs
 from solver.executor.run import Runner
 from solver.executor.runs import Runs, check_paging_file, open_paging_file, write_batch
 from solver.graph import Array, Role, TensorType, TrainableGraph
@@ -329,7 +329,7 @@ class Trainer:
         self._check_usable(runs=True, restores=True)
         checkpoint = read_checkpoint(Path(path), self._plan.digest, self._types, self._runs.counts)
         data = {
-            name: inline_data(program.subject, self._runs.runners[name].constant_sources())
+            name: program.data(program.constants & program.values(program.begins))
             for name, program in self._programs.items()
         }
         self._is_cut_short, self._last = True, None

@@ -153,7 +153,7 @@ def _trained(
             if beside is not None:
                 report = beside.compared(report, program, planned, batch)
                 beside.begin_again(reference)
-            size = ", ".join(f"{name} {size}" for name, size in at.sizes.items()) if others else ""
+            size = ", ".join(f"{name} {size}" for name, size in program.graph.sizes.items()) if others else ""
             reports.append(replace(report, entry=program.name if several else "", size=size))
             if on_step:
                 on_step(reports[-1])

@@ -33,7 +33,7 @@ from service.settings import Settings
 from solver import documents, executor, exporters
 from solver.canonical import canonical_json
 from solver.errors import ArenaplanError
-from solver.executor.accesses import logged_accesses
+from solver.executor.measured import logged_accesses
 from solver.exporters.circle import with_training
 from solver.graph import OptimizerSpec, TrainableGraph, TrainingRules, inference
 from solver.importers.circle import CircleTraining, dump_training, load_training
