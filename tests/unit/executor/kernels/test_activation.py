@@ -104,8 +104,3 @@ def test_softmax_in_blocks(shape: tuple[int, ...], axis: int) -> None:
         np.testing.assert_allclose(operation.backward(dy, 0)[0], expected, rtol=1e-8, atol=1e-12)
     logarithm = OneOperation("LogSoftmax", [x], axis=axis).forward()
     np.testing.assert_allclose(logarithm, np.log(y), rtol=1e-8)
-
-
-@grid(("type_", "attributes"), [*CASES, ("Clip", {"min": 0.0, "inclusive": 1})])
-def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
-    OneOperation(type_, [normal(10, 40, 500, dtype="float32")], **attributes).assert_lean()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -90,19 +87,6 @@ def summed(term: Array, shape: tuple[int, ...]) -> Array:
     padded = (1,) * (term.ndim - len(shape)) + shape
     axes = tuple(i for i, size in enumerate(padded) if size == 1)
     return np.asarray(term.sum(axis=axes, keepdims=True)).reshape(shape)
-
-
-@grid(("left", "right"), LARGE)
-@grid(
-    ("type_", "attributes"), [*itertools.product(["Sub", "Div"], [{}, {"activation": "Relu6"}]), ("Pow", {})]
-)
-def test_nothing_of_tensor_size_is_allocated(
-    type_: str, attributes: dict[str, Any], left: tuple[int, ...], right: tuple[int, ...]
-) -> None:
-    operands = (powers if type_ == "Pow" else values)(left, right, "float32")
-    OneOperation(type_, operands, **attributes).assert_lean()
-    if type_ == "Pow":
-        OneOperation("Pow", [operands[0], np.full(right, 2)]).assert_lean()
 
 
 def test_sums_of_float32_over_many_rows_stay_accurate() -> None:

@@ -149,10 +149,3 @@ def test_channels_in_blocks(shape: tuple[int, ...], layout: str, mode: int) -> N
     found = operation.backward(dy, 0, 1, 2)
     for position, expected in enumerate(derivatives):
         np.testing.assert_allclose(found[position], expected, rtol=1e-8, atol=1e-8)
-
-
-@grid("mode", [0, 1])
-@grid(("shape", "layout"), BLOCKS)
-def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...], layout: str, mode: int) -> None:
-    values_ = values(shape, layout, "float32")
-    OneOperation(TYPE, values_, data_layout=layout, training_mode=mode).assert_lean()

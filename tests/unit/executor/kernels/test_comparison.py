@@ -6,11 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
-from solver.errors import InternalError
-from solver.executor.kernels import kernels_for
-from solver.executor.kernels.base import Call
 from solver.graph.types import Array
 from tests.support.every import grid
 from tests.support.one_operation import OneOperation
@@ -43,14 +39,3 @@ def test_forward(type_: str, dtype: str) -> None:
 
 def test_not() -> None:
     assert OneOperation("Not", [np.array([True, False])]).forward().tolist() == [False, True]
-
-
-def test_there_is_no_backward_kernel() -> None:
-    operation = OneOperation("Less", [np.ones(2), np.ones(2)])
-    with pytest.raises(InternalError, match="'op' has no derivative"):
-        kernels_for("Less").backward(Call(operation.node))
-
-
-@grid("type_", PLAIN)
-def test_nothing_of_tensor_size_is_allocated(type_: str) -> None:
-    OneOperation(type_, operands(type_, "float32", (20, 100, 150), (100, 1))).assert_lean()

@@ -154,11 +154,6 @@ def test_backward_drops_what_forward_dropped(dtype: str) -> None:
     np.testing.assert_array_equal(operation.backward(ones, 0)[0], operation.forward())
 
 
-@pytest.mark.parametrize("size", [SIZE, 100 * BLOCK])
-def test_nothing_of_tensor_size_is_allocated(size: int) -> None:
-    OneOperation("Dropout", [np.ones(size, np.float32)]).assert_lean()
-
-
 # -------------------------------------------------------------------------------------------- training
 
 

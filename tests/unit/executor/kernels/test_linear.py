@@ -116,10 +116,3 @@ LARGE: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
     ("MatMul", [(1, 200, 100), (8, 100, 300)], {}),
     ("MatMul", [(8, 200, 100), (100,)], {}),
 ]
-
-
-@pytest.mark.parametrize(("type_", "shapes", "attributes"), LARGE)
-def test_nothing_of_tensor_size_is_allocated(
-    type_: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any]
-) -> None:
-    OneOperation(type_, [normal(*shape, dtype="float32") for shape in shapes], **attributes).assert_lean()

@@ -254,31 +254,6 @@ def test_divergence_from_itself_is_zero_also_where_a_probability_is_zero() -> No
     assert np.isfinite(operation.backward(np.asarray(1.0), 0, 1)[0]).all()
 
 
-@grid(
-    ("type_", "attributes"),
-    [
-        *(("CategoricalCrossEntropy", variant) for variant in VARIANTS if variant["label_smoothing"]),
-        ("CategoricalCrossEntropy", {"sparse": 1, "ignore_index": 0}),
-        *(
-            (type_, {**attributes, "reduction": reduction})
-            for type_, attributes in [
-                *ELEMENTWISE,
-                ("MeanSquaredError", {}),
-                ("KLDivergence", {}),
-                ("KLDivergence", {"from_logits": 1}),
-            ]
-            for reduction in REDUCTIONS
-        ),
-    ],
-)
-def test_nothing_of_tensor_size_is_allocated(type_: str, attributes: dict[str, Any]) -> None:
-    prediction, target = (probabilities(20000, 12, seed=seed).astype(np.float32) for seed in (0, 2))
-    labels = np.arange(20000) % 12
-    OneOperation(
-        type_, [prediction, labels if attributes.get("sparse") else target], **attributes
-    ).assert_lean()
-
-
 # ------------------------------------------------------------------ classes that are masked or ignored
 
 

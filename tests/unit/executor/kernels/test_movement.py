@@ -94,26 +94,6 @@ def test_a_scalar_becomes_a_vector_and_back() -> None:
     assert found.shape == ()
 
 
-@grid(
-    ("type_", "more", "attributes"),
-    [
-        ("Reshape", [np.array([-1])], {}),
-        ("Flatten", [], {}),
-        ("Transpose", [], {"perm": (2, 0, 1)}),
-        ("Pad", [np.array([0, 1, 2, 0, 1, 2])], {}),
-        *(("Pad", [np.array([9, 8, 7, 6, 5, 4])], {"mode": mode}) for mode in ("reflect", "edge", "wrap")),
-        ("Unsqueeze", [np.array([0])], {}),
-        ("Expand", [np.array([3, 1, 1, 1])], {}),
-        ("Cast", [], {"to": 11}),
-        ("Cast", [], {"to": 1}),
-    ],
-)
-def test_nothing_of_tensor_size_is_allocated(
-    type_: str, more: list[Array], attributes: dict[str, Any]
-) -> None:
-    OneOperation(type_, [normal(20, 100, 150, dtype="float32"), *more], **attributes).assert_lean()
-
-
 @pytest.mark.parametrize(
     ("shape", "more", "attributes"),
     [

@@ -39,7 +39,3 @@ def test_large_tensors_are_treated_in_pieces() -> None:
     x = np.random.default_rng(0).standard_normal((70, 1000)).astype(np.float32)
     found = OneOperation("ArgTopK", [x], k=4).forward()
     np.testing.assert_array_equal(found, np.argsort(-x, 1, kind="stable")[:, :4])
-
-
-def test_nothing_of_tensor_size_is_allocated() -> None:
-    OneOperation("ArgTopK", [np.ones((40, 5000), np.float32)], k=5).assert_lean()

@@ -120,14 +120,3 @@ def test_windows_of_any_number_of_taps(kernel: tuple[int, int], layout: str) -> 
     dx = one.backward(dy, 0)[0]
     assert dx.sum() == dy.size
     assert np.sum(x * dx) == pytest.approx(one.forward().sum())
-
-
-@grid("layout", LAYOUTS)
-@grid("type_", ["MaxPool", "AveragePool", "GlobalAveragePool"])
-@grid("stride", [1, 2])
-def test_a_step_allocates_nothing_of_tensor_size(type_: str, stride: int, layout: str) -> None:
-    x = arranged(spread_out((4, 16, 64, 64), "float32"), layout)
-    window: dict[str, Any] = (
-        {} if type_.startswith("Global") else {"kernel_shape": (2, 2), "strides": (stride, stride)}
-    )
-    OneOperation(type_, [x], data_layout=layout, **window).assert_lean()

@@ -47,12 +47,3 @@ def test_values_beyond_the_range_are_its_ends_and_nan_is_the_least() -> None:
     x = np.array([-1e30, 1e30, np.inf, -np.inf, np.nan], np.float32)
     found = OneOperation("QuantizeLinear", [x, np.asarray(0.5, np.float32), np.asarray(7, np.int8)]).forward()
     assert found.tolist() == [-128, 127, 127, -128, -128]
-
-
-@pytest.mark.parametrize("shape", [(), (40,)])
-def test_nothing_of_tensor_size_is_allocated(shape: tuple[int, ...]) -> None:
-    x = RNG.standard_normal((10, 40, 500)).astype(np.float32)
-    operation = OneOperation("QuantizeLinear", [x, scales(*shape), np.zeros(shape, np.int8)], rounding="away")
-    operation.assert_lean(96 * 1024)
-    back = OneOperation("DequantizeLinear", [operation.forward(), scales(*shape), np.zeros(shape, np.int8)])
-    back.assert_lean(96 * 1024)

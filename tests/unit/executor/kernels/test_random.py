@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.errors import InternalError
-from solver.executor.kernels import kernels_for
-from solver.executor.kernels.base import Call
 from solver.graph.ops.dropout import BLOCK
 from solver.graph.types import Array
 from tests.support.one_operation import OneOperation
@@ -50,12 +47,3 @@ def test_a_replay_draws_the_same_and_an_iteration_others(dtype: int) -> None:
 def test_neighbours_are_independent() -> None:
     x = drawn()
     assert abs(float(np.corrcoef(x[:-1], x[1:])[0, 1])) < 0.02
-
-
-def test_nothing_of_tensor_size_is_allocated() -> None:
-    OneOperation("RandomUniform", [np.array([200_000])]).assert_lean()
-
-
-def test_there_is_no_backward_kernel() -> None:
-    with pytest.raises(InternalError, match="has no derivative"):
-        kernels_for("RandomUniform").backward(Call(OneOperation("RandomUniform", [np.array([2])]).node))

@@ -139,11 +139,3 @@ def test_what_nothing_looks_at_gets_zeros() -> None:
 def test_the_derivative_of_repeated_elements_is_their_sum() -> None:
     found = scaled(normal(1, 2), (1, 3)).backward(np.arange(6.0)[None], 0)[0]
     assert found.tolist() == [[3, 12]]
-
-
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize(
-    ("x", "sizes"), [((4, 8, 40, 50), (4, 8, 80, 75)), ((2, 90, 80, 16), (2, 40, 200, 16))]
-)
-def test_nothing_of_tensor_size_is_allocated(mode: str, x: tuple[int, ...], sizes: tuple[int, ...]) -> None:
-    sized(normal(*x, dtype="float32"), sizes, mode=mode).assert_lean()

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from solver.errors import InternalError
-from solver.executor.kernels import kernels_for
-from solver.executor.kernels.base import Call
 from solver.graph.ops import FAMILIES
 from tests.support.every import grid
 from tests.support.one_operation import OneOperation
@@ -21,8 +17,3 @@ NAMES = FAMILIES["rounding"]
 def test_forward_is_onnx_without_memory_of_tensor_size(type_: str, dtype: str) -> None:
     assert_onnx(OneOperation(type_, [np.array([-2.5, -1.2, -0.5, 0.0, 0.5, 1.5, 2.5, 7.9], dtype)]))
     OneOperation(type_, [np.ones((10, 40, 500), dtype)]).assert_lean()
-
-
-def test_there_is_no_backward_kernel() -> None:
-    with pytest.raises(InternalError, match="has no derivative"):
-        kernels_for("Sign").backward(Call(OneOperation("Sign", [np.ones(2)]).node))

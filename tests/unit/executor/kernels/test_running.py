@@ -32,7 +32,3 @@ def test_without_itself_and_from_the_end(exclusive: int, reverse: int, expected:
 def test_derivatives(axis: int, reverse: int, exclusive: int) -> None:
     values = [X[:2, :3, :2], np.asarray(axis)]
     OneOperation("CumSum", values, reverse=reverse, exclusive=exclusive).assert_derivatives()
-
-
-def test_nothing_of_tensor_size_is_allocated() -> None:
-    OneOperation("CumSum", [np.ones((10, 40, 500), np.float32), np.asarray(1)]).assert_lean()

@@ -139,36 +139,6 @@ def test_an_index_outside_is_named(wrong: int) -> None:
         operation.forward()
 
 
-@pytest.mark.parametrize(
-    ("condition", "left", "right"),
-    [((20, 100, 150),) * 3, ((100, 1), (20, 100, 150), (150,)), ((20, 100, 150), (), (20, 1, 1))],
-)
-def test_where_allocates_nothing_of_tensor_size(
-    condition: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...]
-) -> None:
-    values = [coins(*condition), normal(*left, dtype="float32"), normal(*right, dtype="float32")]
-    OneOperation("Where", values).assert_lean()
-
-
-@grid("index_type", ["int32", "int64"])
-@grid(
-    ("data", "picked", "axis"),
-    [
-        ((1000, 64), 40_000, 0),
-        ((20, 8), 40_000, 0),
-        ((90_000, 2), 40_000, 0),
-        ((60, 300), 9_000, 0),
-        ((30, 100, 50), 200, 1),
-        ((50, 100), 40_000, 1),
-    ],
-)
-def test_gather_allocates_nothing_of_tensor_size(
-    data: tuple[int, ...], picked: int, axis: int, index_type: str
-) -> None:
-    index = np.random.default_rng(3).integers(-data[axis], data[axis], picked).astype(index_type)
-    OneOperation("Gather", [normal(*data, dtype="float32"), index], axis=axis).assert_lean()
-
-
 # ------------------------------------------------------------------------------------ rows that are added
 
 
@@ -206,10 +176,3 @@ def test_updates_of_rows_are_those_of_onnx(reduction: str, dtype: str) -> None:
     expected = onnx_reference("ScatterND", values, {"reduction": reduction})
     found = OneOperation("ScatterUpdate", [data, index, updates], reduction=reduction).forward()
     np.testing.assert_array_equal(found, expected)
-
-
-def test_updates_allocate_nothing_of_tensor_size() -> None:
-    index = np.arange(20_000) % 300
-    values: list[Array] = [np.ones((300, 8), np.float32), index, np.ones((20_000, 8), np.float32)]
-    for reduction in ("none", "max"):
-        OneOperation("ScatterUpdate", values, reduction=reduction).assert_lean()

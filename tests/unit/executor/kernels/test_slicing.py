@@ -76,20 +76,3 @@ def test_slice_is_onnx(parts: list[list[int]]) -> None:
     operation = OneOperation("Slice", [normal(4, 5, 6), *(np.array(part) for part in parts)])
     assert_onnx(operation)
     operation.assert_derivatives()
-
-
-@pytest.mark.parametrize(
-    ("type_", "more", "outputs", "attributes"),
-    [
-        ("Concat", [normal(20, 30, 150, dtype="float32")], 1, {"axis": 1}),
-        ("Split", [], 4, {"axis": 1}),
-        ("Split", [], 3, {"axis": 2}),
-        ("Slice", [np.array([5]), np.array([90]), np.array([1]), np.array([3])], 1, {}),
-        ("Slice", [np.array([-1]), np.array([-200]), np.array([2]), np.array([-1])], 1, {}),
-    ],
-)
-def test_nothing_of_tensor_size_is_allocated(
-    type_: str, more: list[Array], outputs: int, attributes: dict[str, Any]
-) -> None:
-    x = normal(20, 100, 150, dtype="float32")
-    OneOperation(type_, [x, *more], outputs=outputs, **attributes).assert_lean()

@@ -40,12 +40,6 @@ def test_index_outside_the_table(index: int) -> None:
         operation.forward()
 
 
-def test_kernels_allocate_nothing_of_tensor_size() -> None:
-    indices = np.arange(3000) % 50
-    OneOperation("TileGather", [normal(20, 64), indices], first_row=7, rows=50).assert_lean()
-    OneOperation("LogAddExp", [normal(40_000, seed=k) for k in range(3)]).assert_lean()
-
-
 def test_joined_logarithms_and_their_derivatives() -> None:
     parts = [normal(5, 7, seed=k) * 40 for k in range(4)]
     operation, dy = OneOperation("LogAddExp", parts), normal(5, 7, seed=9)

@@ -91,10 +91,3 @@ def test_chunks(x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, An
 
 def test_a_transposed_convolution_without_bias() -> None:
     OneOperation(TYPE, [normal(2, 2, 3), normal(2, 2, 3)]).assert_derivatives()
-
-
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_nothing_of_tensor_size_is_allocated(layout: str) -> None:
-    x, w = ((4, 16, 20, 30), (16, 12, 3, 3)) if layout == "NCHW" else ((4, 20, 30, 16), (16, 3, 3, 12))
-    given = [normal(*shape, dtype="float32") for shape in (x, w, (24,))]
-    OneOperation(TYPE, given, data_layout=layout, group=2, strides=(2, 2)).assert_lean()

@@ -12,6 +12,7 @@ import pytest
 
 from solver.errors import AttributeRuleError, ShapeMismatchError
 from solver.graph.ops import lookup
+from solver.graph.ops.helpers.shared import BLOCK_ELEMENTS
 from solver.graph.types import DType, TensorType
 from tests.support.every import every
 from tests.support.one_node import Input, needs_of, node_of
@@ -53,11 +54,52 @@ UP: tuple[Input, ...] = (2, 4, 5, 6), (4, 3, 3, 3)
 BATCH: tuple[Input, ...] = ((2, 3), *[(3,)] * 4)
 GRU: tuple[Input, ...] = ((3, 5), (3, 2), (6, 5), (6, 2), (12,))
 LSTM: tuple[Input, ...] = ((3, 5), (3, 2), (3, 2), (8, 5), (8, 2), (16,))
+#: The same with an axis of size 1 in front.
+FRAMED_GRU: tuple[Input, ...] = ((1, 3, 5), (1, 3, 2), (1, 6, 5), (1, 6, 2), (1, 12))
+FRAMED_LSTM: tuple[Input, ...] = ((1, 3, 5), (1, 3, 2), (1, 3, 2), (1, 8, 5), (1, 8, 2), (1, 16))
+HEAD: tuple[Input, ...] = ((4, 3), (3, 9), i64(4))
 RESIZE: tuple[Input, ...] = ((2, 3, 4, 6), None, None)
 HALVES: dict[str, Any] = {"kernel_shape": (2, 2), "strides": (2, 2)}
 
 #: The shape of a float32 output, or the types of all outputs.
 SHAPES: list[tuple[Case, tuple[int, ...] | list[Any]]] = [
+    (case("Floor Ceil Round Sign", (2, 3)), (2, 3)),
+    (case("CumSum", f64(2, 3), [-1]), [f64(2, 3)]),
+    (case("CumSum", i32(2, 3), [0]), [i32(2, 3)]),
+    (case("CumSum", i64(2, 3), [1]), [i64(2, 3)]),
+    (case("CumSum", (2, 3), [1]), (2, 3)),
+    (case("ArgTopK", (5, 3, 4), k=2, axis=0), [i64(2, 3, 4)]),
+    (case("ArgTopK", (5, 3, 4), k=2, axis=1), [i64(5, 2, 4)]),
+    (case("ArgTopK", (5, 3, 4), k=2, axis=-1), [i64(5, 3, 2)]),
+    (case("RandomUniform", [2, 3], dtype=1), (2, 3)),
+    (case("RandomUniform", [2, 3], dtype=11), [f64(2, 3)]),
+    (case("TileGather", (4, 3), i64(2, 5), first_row=2, rows=9), (2, 5, 3)),
+    (case("LogAddExp", (4, 3), (4, 3), (4, 3)), (4, 3)),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4)), (1, 1, 1)),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), keepdims=0), ()),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), [1]), (2, 1, 4)),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), [-1, 0], keepdims=0), (3,)),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), axes=(1, 2), keepdims=0), (2,)),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), []), (1, 1, 1)),
+    (case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), [], noop_with_empty_axes=1), (2, 3, 4)),
+    (
+        case("ReduceMean ReduceSum ReduceMax", (2, 3, 4), None, noop_with_empty_axes=1, keepdims=0),
+        (2, 3, 4),
+    ),
+    (case("Pad", (2, 3, 4), [2, 2], None, [1], mode="reflect"), (2, 7, 4)),
+    (case("Pad", (2, 3, 4), [3, 3], None, [1], mode="wrap"), (2, 9, 4)),
+    (case("Pad", (2, 3, 4), [30, 1], None, [1], mode="edge"), (2, 34, 4)),
+    (case("ProductLogSumExp", (4, 3), (9, 3), i64(4), (9,), outputs=2, transB=1), [(4,), (4,)]),
+    (case("ProductLogSumExp", (4, 3), (3, 9), i64(4), (9,), outputs=2), [(4,), (4,)]),
+    (case("GRUCell", *GRU), (3, 2)),
+    (case("RNNCell", (3, 5), (3, 2), (2, 5), (2, 2), (4,)), (3, 2)),
+    (case("GRUCell", *FRAMED_GRU), (1, 3, 2)),
+    (case("GRUCell", (3, 5), *FRAMED_GRU[1:]), (3, 2)),
+    (case("LSTMCell", *FRAMED_LSTM, outputs=2), [(1, 3, 2), (1, 3, 2)]),
+    (case("LSTMCell", (3, 5), *FRAMED_LSTM[1:], outputs=2), [(3, 2), (3, 2)]),
+    (case("RNNCell", (1, 3, 5), (1, 3, 2), (1, 2, 5), (1, 2, 2), (1, 4)), (1, 3, 2)),
+    (case("RNNCell", (3, 5), (1, 3, 2), (1, 2, 5), (1, 2, 2), (1, 4)), (3, 2)),
+    (case("RMSNormalization", (2, 3, 4), (3, 4), axis=1), (2, 3, 4)),
     (
         case("Relu Sigmoid Tanh Clip Softmax LogSoftmax LeakyRelu Elu HardSigmoid Exp Log Sqrt", f64(2, 3)),
         [f64(2, 3)],
@@ -283,6 +325,14 @@ SHAPES: list[tuple[Case, tuple[int, ...] | list[Any]]] = [
 
 #: The inputs that have a derivative.
 DIFFERENTIABLE: list[tuple[Case, set[int]]] = [
+    (case("Concat", i32(2, 3), i32(2, 3), axis=0), set()),
+    (case("Split", i32(2, 3)), set()),
+    (case("Slice", i32(2, 3), [0], [1]), set()),
+    (case("Reshape", (2, 3, 4), [-1]), {0}),
+    (case("Flatten Transpose", (2, 3, 4)), {0}),
+    (case("Pad", (2, 3, 4), [0] * 6, ()), {0}),
+    (case("Where", truth(2, 3), (2, 3), (3,)), {1, 2}),
+    (case("Gather", (10, 4), i64(300, 300)), {0}),
     (case("Clip", (2, 3), (), (1,)), {0}),
     (case("Pow", (2, 3), i64(2, 3)), {0}),
     (case("BatchNormalization", *BATCH, training_mode=0), {0, 1, 2}),
@@ -304,6 +354,44 @@ DIFFERENTIABLE: list[tuple[Case, set[int]]] = [
 
 #: What the message says behind the name of the operation, as a regular expression.
 REFUSED_SHAPES: list[tuple[Case, str]] = [
+    (case("Floor Ceil Round Sign", i32(2, 3)), "one floating element type"),
+    (case("CumSum", (2, 3), [2]), "ax"),
+    (case("CumSum", (2, 3), [-3]), "ax"),
+    (case("CumSum", (2, 3), [0, 1]), "expected one axis"),
+    (case("CumSum", truth(3), [0]), "expected numbers"),
+    (case("ArgTopK", truth(3), k=1), "expected numbers"),
+    (case("RandomUniform", [2, -1]), "dimensions from 0"),
+    (case("TileGather", (4, 3), (2, 5), first_row=0, rows=9), "int32 or int64 indices"),
+    (case("TileGather", (), i64(2, 5), first_row=0, rows=9), "rows of a table"),
+    (
+        case("TileGather", (4, 3), i64(2, 5), (2, 5, 4), first_row=0, rows=9),
+        r"rows from before of type float32\[2, 5, 3\]",
+    ),
+    (case("LogAddExp", (4, 3), (3,)), "one shape"),
+    (
+        case("Gemm", (2, 3), (4, 5), (5,)),
+        r"x0 is float32\[2, 3\], x1 is float32\[4, 5\], x2 is float32\[5\]",
+    ),
+    (
+        case("Pad", (2, 3, 4), [3, 0], None, [1], mode="reflect"),
+        "mode 'reflect' the pads of axis 1 .* 2, not 3",
+    ),
+    (
+        case("Pad", (2, 3, 4), [0, 3], None, [1], mode="reflect"),
+        "mode 'reflect' the pads of axis 1 .* 2, not 3",
+    ),
+    (case("Pad", (2, 3, 4), [4, 0], None, [1], mode="wrap"), "mode 'wrap' the pads of axis 1 .* 3, not 4"),
+    (case("Pad", (2, 3, 4), [0, 4], None, [1], mode="wrap"), "mode 'wrap' the pads of axis 1 .* 3, not 4"),
+    (
+        case("ProductLogSumExp", (4, 3), (2, 9), i64(4), outputs=2),
+        r"inner dimensions 3 and 2 differ \(transB=0\)",
+    ),
+    (case("ProductLogSumExp", (2, 4, 3), (3, 9), i64(8), outputs=2), "two matrices"),
+    (case("ProductLogSumExp", (4, 3), (3, 0), i64(4), outputs=2), "at least one column"),
+    (case("ProductLogSumExp", (4, 3), (3, 9), i64(5), outputs=2), r"classes of shape \[4\]"),
+    (case("ProductLogSumExp", (4, 3), (3, 9), (4,), outputs=2), "int32 or int64 classes"),
+    (case("ProductLogSumExp", (4, 3), (3, 9), i64(4), (1, 9), outputs=2), r"a bias of shape \[9\]"),
+    (case("ProductLogSumExp", (4, 3), f64(3, 9), i64(4), outputs=2), "one floating element type"),
     (case("Relu Sigmoid Tanh Clip", i64(2, 3)), "one floating element type"),
     (case("Softmax LogSoftmax LeakyRelu Elu HardSigmoid", i64(2, 3)), "one floating element type"),
     (case("PRelu", (2, 1), (2, 3)), "slope that broadcasts to the shape of the input"),
@@ -485,6 +573,29 @@ REFUSED_SHAPES: list[tuple[Case, str]] = [
 
 #: The attribute that is named, and what the message says of it.
 REFUSED_ATTRIBUTES: list[tuple[Case, str, str]] = [
+    (case("ArgTopK", (5, 3), k=4), "k", "must be at most 3, the size of axis 1"),
+    (case("ArgTopK", (5, 3)), "k", "is required"),
+    (case("RandomUniform", [2], low=1.0, high=0.0), "low", "greater than high"),
+    (case("RandomUniform", [2], dtype=7), "dtype", ""),
+    (case("TileGather", (4, 3), i64(2, 5), first_row=6, rows=9), "rows", "the end of the tile"),
+    (case("TileGather", (4, 3), i64(2, 5), first_row=0), "rows", "is required"),
+    (case("TileGather", (4, 3), i64(2, 5), rows=9), "first_row", "is required"),
+    *(
+        (
+            case("Pad", (2, 3, 4), [0] * 6, mode=mode, constant_value=1.0),
+            "constant_value",
+            f"no meaning in mode '{mode}'",
+        )
+        for mode in ("reflect", "edge", "wrap")
+    ),
+    (case("ProductLogSumExp", *HEAD, outputs=2, classes=8), "classes", "is 8, but it must be at least 9"),
+    (
+        case("ProductLogSumExp", *HEAD, outputs=2, classes=9, first_class=1),
+        "classes",
+        "is 9, but it must be at least 10",
+    ),
+    (case("ProductLogSumExp", *HEAD, outputs=2, chunk_rows=0), "chunk_rows", "must be at least 1"),
+    (case("ProductLogSumExp", *HEAD, outputs=2, first_class=-1), "first_class", "must be at least 0"),
     (case("Gelu", (2, 3), approximate="sigmoid"), "approximate", "'sigmoid'"),
     (case("Clip", (2, 3), (), min=0.0), "min", "also given as input 1"),
     (case("Softmax", (2, 3), axis=2), "axis", r" 2.*\[-2, 1\]"),
@@ -602,6 +713,19 @@ REFUSED_ATTRIBUTES: list[tuple[Case, str, str]] = [
 
 #: For derivatives of inputs (by position): the operands and saved tensors that the backward step reads.
 READS: list[tuple[Case, dict[str, str]]] = [
+    (case("Dropout", (3, 4)), {"0": ""}),
+    (case("LogAddExp", (4, 3), (4, 3), (4, 3)), {"0 2": "x0 x2 y0"}),
+    (case("ReduceMax", (2000, 300), [1]), {"0": "x0 y0"}),
+    (case("Where", truth(2, 3), (2, 3), (2, 3)), {"1 2": "x0"}),
+    (case("Gather", (10, 4), i64(300, 300)), {"0": "x1"}),
+    (case("Resize", (64, 3, 56, 56), None, None, [64, 3, 112, 112]), {"0": ""}),
+    (
+        case("RMSNormalization", (2, 3, 4), (3, 4), axis=1),
+        {"0": "x0 x1 inverse_deviation", "1": "x0 inverse_deviation", "0 1": "x0 x1 inverse_deviation"},
+    ),
+    (case("RNNCell", (3, 5), None, (2, 5), (2, 2), (4,)), {"0 2 3": "x0 x2 y0"}),
+    (case("GRUCell", (3, 5), None, *GRU[2:]), {"0 2 3": "x0 x2 gates"}),
+    (case("LSTMCell", (3, 5), None, None, *LSTM[3:], outputs=2), {"0 3 4": "x0 x3 y1 gates"}),
     (case("Relu Sigmoid Tanh Clip Softmax LogSoftmax", (2, 3)), {"0": "y0"}),
     (case("LeakyRelu Elu HardSigmoid Exp Sqrt Reciprocal", (2, 3)), {"0": "y0"}),
     (case("Gelu Swish HardSwish", (2000, 2000)), {"0": "x0"}),
@@ -709,6 +833,84 @@ READS: list[tuple[Case, dict[str, str]]] = [
 ]
 
 
+#: For derivatives of inputs, or "forward" and "saved": the shapes of what the step has beside its operands.
+SCRATCH: list[tuple[Case, str, dict[str, tuple[int, ...]]]] = [
+    (case("Dropout", (3,), ratio=0.0), "forward", {}),
+    (case("Dropout", (3, 4)), "saved", {}),
+    (case("Neg", (2, 3)), "0", {}),
+    (case("Concat", (2, 3), (2, 3), axis=0), "0", {}),
+    (case("Split", (2, 3)), "0", {}),
+    (case("Slice", (2, 3), [0], [1]), "0", {}),
+    (case("Reshape", (2, 3, 4), [-1]), "0", {}),
+    (case("Flatten Transpose ReduceMean ReduceSum", (2, 3, 4)), "0", {}),
+    (case("ReduceMean ReduceSum", (2, 3, 4), [-1, 0], keepdims=0), "0", {}),
+    (case("ReduceMean ReduceSum", (2, 3, 4), None, noop_with_empty_axes=1, keepdims=0), "0", {}),
+    (case("ReduceMax", (2000, 300), [1]), "0", {"share": (2000,), "partial": (2000,)}),
+    (case("Pad", (2, 3, 4), [0] * 6, ()), "0", {}),
+    (case("Pad", (50, 60, 70), [1, 2, 3] * 2, mode="edge"), "0", {"partial": (BLOCK_ELEMENTS,)}),
+    (case("Pad", (50, 60, 70), [0] * 6, mode="edge"), "0", {}),
+    (case("Pad", (50, 60, 70), [1, 2, 3] * 2, mode="reflect"), "0", {}),
+    (case("Expand", (2, 3), [1, 1]), "0", {}),
+    (case("Expand", (2, 1), [2, 3]), "0", {"partial": (2,)}),
+    (case("MeanSquaredError", (6, 5), (6, 5)), "0", {}),
+    (case("MeanSquaredError", (6, 5), (6, 5)), "1", {}),
+    (case("MeanSquaredError", (6, 5), (6, 5)), "0 1", {}),
+    (case("Where", truth(2, 3), (2, 3), (2, 3)), "1 2", {}),
+    (
+        case("Where", truth(900, 900), (900, 900), (900,)),
+        "1 2",
+        {"term": (BLOCK_ELEMENTS,), "partial": (900,)},
+    ),
+    (
+        case("Gather", (10, 4), i64(300, 300)),
+        "0",
+        {"index": (BLOCK_ELEMENTS,), "order": (BLOCK_ELEMENTS,), "rows": (1024, 4), "sums": (1024, 4)},
+    ),
+    (
+        case("ArgTopK", (4000, 100), k=1),
+        "forward",
+        {"keys": (327, 100), "signs": (327, 100), "first": (327,), "best": (327,), "places": (327,)},
+    ),
+    # Without an activation nothing is staged but the sum of the bias.
+    (case("Gemm", (2, 3), (3, 4), (4,)), "0", {}),
+    (case("Gemm", (2, 3), (3, 4), (4,)), "1", {}),
+    (case("Gemm", (2, 3), (3, 4), (4,)), "0 1", {}),
+    (case("Gemm", (2, 3), (3, 4), (4,)), "2", {"partial": (4,)}),
+    (case("Gemm", (2, 3), (3, 4), (4,)), "0 2", {"partial": (4,)}),
+    (case("Gemm", (2, 3), (3, 4), (4,)), "1 2", {"partial": (4,)}),
+    (case("Gemm", (2, 3), (3, 4), (4,)), "0 1 2", {"partial": (4,)}),
+    # Without the derivative of B, rows of dZ fit the budget of 2 MiB; with it, all are needed.
+    (case("Gemm", (10_000, 8), (8, 1000), activation="Relu"), "0", {"inner": (524, 1000)}),
+    (case("Gemm", (10_000, 8), (8, 1000), activation="Relu"), "1", {"inner": (10_000, 1000)}),
+    # A batch that shares an operand sums through one matrix.
+    (case("MatMul", (1, 2, 3), (5, 3, 4)), "0 1", {"partial_left": (2, 3)}),
+    (case("MatMul", (6, 5, 2, 3), (5, 3, 4)), "0 1", {"partial_right": (3, 4)}),
+    (case("MatMul", (6, 5, 2, 3), (3, 4)), "0 1", {}),
+    (case("RNNCell", (3, 5), None, (2, 5), (2, 2), (4,)), "forward", {}),
+    (case("GRUCell", (3, 5), None, *GRU[2:]), "forward", {}),
+    (case("LSTMCell", (3, 5), None, None, *LSTM[3:], outputs=2), "forward", {}),
+    # The gates, activated; and what a reset gate was applied to. An RNN has its output for that.
+    (case("LSTMCell", *LSTM, outputs=2), "saved", {"gates": (3, 8)}),
+    (case("GRUCell", *GRU), "saved", {"gates": (3, 6)}),
+    (case("GRUCell", *GRU, linear_before_reset=1), "saved", {"gates": (3, 6), "product": (3, 2)}),
+    (case("RNNCell", (3, 5), (3, 2), (2, 5), (2, 2), (4,)), "saved", {}),
+    (
+        case("BatchNormalization", (2, 3, 4), *BATCH[1:], training_mode=1),
+        "saved",
+        {"mean": (3,), "inverse_deviation": (3,)},
+    ),
+    (case("BatchNormalization", (2, 3, 4), *BATCH[1:]), "saved", {}),
+    # The mean stays in the rows, so nothing has to remember it.
+    (case("RMSNormalization", (2, 3, 4), (3, 4), axis=1), "saved", {"inverse_deviation": (2, 1, 1)}),
+    (
+        case("Resize", (64, 3, 56, 56), None, None, [64, 3, 112, 112]),
+        "0",
+        {"between": (2 * 56 * 112,), "tap": (BLOCK_ELEMENTS,)},
+    ),
+    (case("Resize", (2, 3, 8), None, None, [2, 3, 4]), "0", {"tap": (BLOCK_ELEMENTS,)}),
+]
+
+
 def test_shapes_and_types_of_outputs() -> None:
     with every() as each:
         for (types, inputs, attributes), expected in SHAPES:
@@ -762,3 +964,18 @@ def test_a_backward_step_reads_no_more_than_it_must() -> None:
                     assert operands | needs.saved == set(expected.split())
                     names = [request.name for request in needs.scratch]
                     assert len(set(names)) == len(names)
+
+
+def test_scratch_and_what_is_saved() -> None:
+    with every() as each:
+        for (types, inputs, attributes), what, expected in SCRATCH:
+            for type_ in types:
+                with each(f"{type_} {inputs} {attributes} {what}"):
+                    kind, node = lookup(type_), node_of(type_, inputs, **attributes)
+                    if what == "forward":
+                        requests = kind.forward_scratch(node)
+                    elif what == "saved":
+                        requests = kind.saved(node)
+                    else:
+                        requests = kind.backward(node, frozenset(map(int, what.split()))).scratch
+                    assert {request.name: request.type.shape for request in requests} == expected
