@@ -836,6 +836,32 @@ READS: list[tuple[Case, dict[str, str]]] = [
 #: For derivatives of inputs, or "forward" and "saved": the shapes of what the step has beside its operands.
 SCRATCH: list[tuple[Case, str, dict[str, tuple[int, ...]]]] = [
     (case("Dropout", (3,), ratio=0.0), "forward", {}),
+    (
+        case("RandomUniform", [2000, 2000]),
+        "forward",
+        {"counters": (8192,), "bits": (8192,), "work": (8192,)},
+    ),
+    (
+        case("Erf", (2000, 2000)),
+        "forward",
+        dict.fromkeys(("square", "inner", "work", "mask"), (BLOCK_ELEMENTS,)),
+    ),
+    (
+        case("CategoricalCrossEntropy", (100_000, 10), i32(100_000), sparse=1),
+        "forward",
+        {
+            "logarithm": (3276, 10),
+            "smoothed": (3276, 10),
+            "statistic": (3276, 1),
+            "index": (3276,),
+            "partials": (31,),
+        },
+    ),
+    (
+        case("CategoricalCrossEntropy", (100_000, 10), (100_000, 10), from_logits=1),
+        "0",
+        {"logarithm": (3276, 10), "statistic": (3276, 1), "total": (3276, 1)},
+    ),
     (case("Dropout", (3, 4)), "saved", {}),
     (case("Neg", (2, 3)), "0", {}),
     (case("Concat", (2, 3), (2, 3), axis=0), "0", {}),
