@@ -391,7 +391,7 @@ def operators(
     as_json: AsJson = False,
 ) -> None:
     """List the operators of graphs, or those of ONNX."""
-    from solver.importers.operators import onnx_operators, own_operators
+    from solver.importers.registry import onnx_operators, own_operators
 
     if target not in (None, "c") or (target and onnx):
         raise OptionsError(

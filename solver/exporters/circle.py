@@ -15,10 +15,10 @@ from solver.errors import GraphError, OptionsError, PlanError
 from solver.graph import OptimizerSpec
 from solver.graph.types import Array
 from solver.importers.circle import CircleTraining, dump_training
-from solver.importers.circle.graph import DEFAULT, ONERT_EPSILON, translated, with_output
-from solver.importers.circle.metadata import with_metadata
+from solver.importers.circle.load import DEFAULT, ONERT_EPSILON, translated, with_output
 from solver.importers.circle.network import Weight
 from solver.importers.circle.read import TRAINING, read_model
+from solver.importers.circle.training import with_metadata
 from solver.plan import Plan
 from solver.program import UPDATE, EntryKind, Kind
 

@@ -17,7 +17,10 @@ from solver.errors import BatchError, DocumentError
 from solver.graph import Role, TrainableGraph
 from solver.importers.options import Imported, ImportOptions
 
-__all__ = ["IMPORTERS", "Importer", "find_importer", "load_model", "unknown_format"]
+__all__ = [
+    *("IMPORTERS", "Importer", "find_importer", "load_model", "onnx_operators"),
+    *("own_operators", "unknown_format"),
+]
 
 #: Bytes at the beginning of a file that tell formats apart.
 _HEAD_BYTES: Final = 64
@@ -189,3 +192,31 @@ def unknown_format(name: str) -> DocumentError:
         remedy=f"Give a graph or program document (.json), or a model: {known}. Other models can be exported"
         " to ONNX, as by torch.onnx.export; then `arenaplan plan model.onnx --loss cross-entropy`.",
     )
+
+
+def own_operators() -> dict[str, list[str]]:
+    """Names by family, in the families' order; sequences are unrolled into cells."""
+    from solver.graph.ops import FAMILIES, SEQUENCES
+
+    return {**{family: list(names) for family, names in FAMILIES.items()}, "sequences": sorted(SEQUENCES)}
+
+
+def onnx_operators() -> dict[str, list[str]]:
+    """The operators of ONNX that can be imported, by how.
+
+    `translated` ones become operations; `expanded` ones are defined by ONNX itself through others, which
+    have to be translated; `computed` ones are taken where all that they are given is known when the model is
+    imported. The last two need the package onnx.
+    """
+    from solver.importers.onnx.evaluate import can_evaluate
+    from solver.importers.onnx.lowering import LOWERINGS
+    from solver.importers.onnx.walk import expanded_by_onnx
+
+    translated = sorted({*LOWERINGS, "Constant", "If", "Loop", "Scan", "Shape", "Size"})
+    names, expanded = expanded_by_onnx()
+    rest = set(names) - set(translated)
+    return {
+        "translated": translated,
+        "expanded": sorted(rest & set(expanded)),
+        "computed": sorted(name for name in rest - set(expanded) if can_evaluate(name)),
+    }

@@ -42,9 +42,9 @@ from solver.graph import Array, FileRange, Initializer, Operand, Role, Trainable
 from solver.graph.nodes import stored_axes
 from solver.graph.packing import check_packed, packed_values
 from solver.graph.storage import Q4_K_GROUP, Storage
+from solver.importers.narrowed import Origin, widening_notes
 from solver.importers.options import Imported
 from solver.importers.text import some
-from solver.importers.widened import Origin, widening_notes
 from solver.names import counted
 
 __all__ = ["StoredWeight", "read_arrays", "read_weights", "weight_array", "with_weights"]

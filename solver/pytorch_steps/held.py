@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from solver.importers.pytorch.allocations import allocated_bytes
+from solver.importers.pytorch.calls import allocated_bytes
 from solver.importers.pytorch.capture import torch
 
 __all__ = [

@@ -26,8 +26,7 @@ from weakref import WeakValueDictionary
 from solver import documents
 from solver.errors import BatchError, CapacityError, DocumentError, OptionsError, PlanError
 from solver.executor import validate
-from solver.importers.pytorch.allocations import Runs, outside_bytes
-from solver.importers.pytorch.calls import GENERATOR, Call, View
+from solver.importers.pytorch.calls import GENERATOR, Call, Runs, View, outside_bytes
 from solver.importers.pytorch.capture import check_type, one_at_a_time
 from solver.importers.traced import TracedStep
 from solver.pipeline import plan_requested, reference_of

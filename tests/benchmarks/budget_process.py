@@ -33,7 +33,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 import arenaplan
-from solver.importers.pytorch.allocations import allocated_bytes
+from solver.importers.pytorch.calls import allocated_bytes
 from tests.support.pytorch_models import Block
 
 __all__ = ["NETWORKS", "rows"]

@@ -22,7 +22,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from examples.qwen import Qwen, Shapes, causal_loss, example_batch, main
-from solver.importers.pytorch.allocations import allocated_bytes
+from solver.importers.pytorch.calls import allocated_bytes
 
 __all__ = ["BUDGETS", "measured", "ways"]
 

@@ -1,7 +1,7 @@
 """nntrainer's model files: INI sections in, a trainable graph out.
 
-file --ini--> sections --backbone--> sections of the files that it names, too
-     --load--> layers in order --layers, sequences--> operations in a `Network` --> trainable graph
+file --ini--> sections, those of the files that it names, too
+     --load--> layers in order --layers--> operations in a `Network` --> trainable graph
 """
 
 from __future__ import annotations

@@ -21,10 +21,16 @@ from typing import Final
 
 from solver.errors import BatchError, DocumentError, GraphError
 from solver.graph import DType, OptimizerSpec, Role, TrainableGraph, TrainingRules, build_graph, inference
-from solver.importers.nntrainer.backbone import with_backbones
-from solver.importers.nntrainer.ini import Section, read_sections
-from solver.importers.nntrainer.layers import BRANCHES, LAYER_TYPES, LOSS_LAYERS, SPATIAL, add_layer
-from solver.importers.nntrainer.network import Network, Value
+from solver.importers.nntrainer.ini import Section, read_sections, with_backbones
+from solver.importers.nntrainer.layers import (
+    BRANCHES,
+    LAYER_TYPES,
+    LOSS_LAYERS,
+    SPATIAL,
+    Network,
+    Value,
+    add_layer,
+)
 from solver.importers.options import NO_LOSS, Imported, ImportOptions
 from solver.training.optimizers import optimizer_rules
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from solver.errors import DocumentError
 from solver.graph import Array
-from solver.importers.onnx.lowering.base import Site
 from solver.importers.onnx.lowering.movement import pad_widths, slice_bounds, split_sizes, target_shape
-from solver.importers.onnx.network import Constant
+from solver.importers.onnx.network import Constant, Site
 
 __all__ = ["MOST_ELEMENTS", "can_evaluate", "evaluate"]
 

@@ -1,35 +1,50 @@
-"""From the bytes of a model to a trainable graph: the steps of the package in their order."""
+"""From the bytes of a model to a trainable graph: the steps of the package in their order, the loss last."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from solver.errors import ArenaplanError, DocumentError, GraphError, TrainableError
-from solver.graph import Role, Trainable, TrainableGraph, build_graph
-from solver.importers.cuts import freeze_remedy
-from solver.importers.onnx.frozen import Part, cut_points_of, outputs_without, whole_or_part
-from solver.importers.onnx.inputs import bound_inputs, fixed_inputs
-from solver.importers.onnx.network import Constant, Network, Unknown, Value
-from solver.importers.onnx.objective import attach_loss, kept_outputs
-from solver.importers.onnx.products import join_products
+import numpy as np
+
+from solver.errors import ArenaplanError, DocumentError, GraphError, LossError, OptionsError, TrainableError
+from solver.graph import DType, Operation, Role, TensorType, Trainable, TrainableGraph, build_graph
+from solver.importers.narrowed import widening_notes
+from solver.importers.onnx.lowering import Site
+from solver.importers.onnx.network import Constant, Network, Tensor, Unknown, Value
+from solver.importers.onnx.parts import (
+    Part,
+    bound_inputs,
+    cut_points_of,
+    fixed_inputs,
+    outputs_without,
+    whole_or_part,
+)
 from solver.importers.onnx.read import StoredTensor, read_model
 from solver.importers.onnx.roles import Roles
 from solver.importers.onnx.walk import Walk, check_size
-from solver.importers.options import TRAIN_FLOAT_FIRST, Imported, ImportOptions, matching_parameters
-from solver.importers.recognise import recognise
-from solver.importers.text import argument, some
-from solver.importers.widened import widening_notes
+from solver.importers.options import (
+    LOSSES,
+    NO_LOSS,
+    TRAIN_FLOAT_FIRST,
+    Imported,
+    ImportOptions,
+    check_inference,
+    matching_parameters,
+)
+from solver.importers.recorder import recognise
+from solver.importers.text import argument, freeze_remedy, some
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load_onnx"]
+__all__ = ["attach_loss", "join_products", "kept_outputs", "load_onnx"]
 
 _ONNX: Final = ("", "ai.onnx")
 #: Names of layers that a model was made with.
@@ -298,3 +313,222 @@ def _folded_normalisations(model: onnx.ModelProto, walk: Walk) -> int:
     renamed = all(n.input[1].startswith("onnx::Conv") for n in convolutions)
     biased = all(len(n.input) > 2 for n in convolutions)
     return len(convolutions) if renamed or (biased and any(map(_BATCH_NORM.search, names))) else 0
+
+
+#: Images have their classes at axis 1, as PyTorch has it; sequences and tables at the last one.
+_IMAGE_RANK = 4
+#: Outputs that a note names.
+_NAMED_OUTPUTS = 4
+
+
+def attach_loss(
+    network: Network, outputs: Mapping[str, Value], options: ImportOptions
+) -> tuple[str | None, list[str]]:
+    """The name of the scalar to minimise, None for an inference, and notes for the caller.
+
+    Raises LossError where the loss does not fit, and where there is none and the options ask for training.
+    """
+    computed = {name for name, value in outputs.items()
+                if isinstance(value, Tensor) and value.name not in network.operands}  # fmt: skip
+    name = _chosen(outputs, computed, options)
+    if name is None:
+        return None, []
+    prediction = outputs[name]
+    if isinstance(prediction, Constant) or not isinstance(prediction, Tensor):
+        raise LossError(
+            f"The output {name!r:.80} does not depend on the inputs.",
+            remedy="Choose another with --output-name.",
+        )
+    others = [other for other in outputs if other != name]
+    notes = [f"The loss is of output {name!r}."] if others and options.loss is not None else []
+    if options.loss is None:
+        return prediction.name, notes
+    if options.loss not in LOSSES:
+        raise LossError(
+            f"There is no loss {options.loss!r:.60}.", remedy=f"Choose one of {', '.join(LOSSES)}."
+        )
+    if not prediction.type.dtype.is_floating:
+        raise LossError(
+            f"The output {name!r:.80} is {prediction.type}, which has no derivative.",
+            remedy="Choose another with --output-name.",
+        )
+    return _attached(network, prediction, options, notes), notes
+
+
+def kept_outputs(
+    network: Network, outputs: Mapping[str, Value], loss: str | None, options: ImportOptions
+) -> tuple[list[str], list[str]]:
+    """The tensors of the outputs that are kept after a step, and notes on those that are not.
+
+    Without a loss all are, or the one that the options name. An output that is an input, a weight or a
+    constant under another name is a copy of it.
+
+    Raises OptionsError for an output that the model does not have.
+    """
+    tensors = {name: value.name for name, value in outputs.items() if isinstance(value, Tensor | Constant)}
+    copied = {name: value for name, value in outputs.items()
+              if isinstance(value, Constant) or (isinstance(value, Tensor) and value.name in network.operands)
+              }  # fmt: skip
+    held = [name for name, value in copied.items() if name in (value.name, *network.operands)]
+    for name in held:
+        del tensors[name]
+    names = options.keep_outputs
+    if loss is None and not names:
+        names = "all" if options.output is None else (options.output,)
+    if names == "all":
+        names = tuple(tensors)
+    for name in names:
+        if name not in tensors:
+            raise OptionsError(
+                f"The model has no output {name!r:.80} that depends on its inputs.",
+                remedy=f"Its outputs are {', '.join(tensors)}.",
+                path=("keep_outputs",),
+            )
+        if name in copied:
+            site = Site("Identity", name, 0, {}, [], [True], network)
+            begin = len(network.operations)
+            tensors[name] = network.call_it(site.emit("StopGradient", copied[name]), name, begin).name
+    kept = list(dict.fromkeys(tensors[name] for name in names))
+    lost = [name for name, tensor in tensors.items() if tensor not in (loss, *kept)]
+    notes = [f"Output {name!r:.80} is {tensors[name]!r:.80} here." for name in names if tensors[name] != name]
+    if held and loss is None:
+        shown = some(held, _NAMED_OUTPUTS, quoted=True)
+        notes.append(f"Not among the results, as no operator computes it: output {shown}.")
+    if lost:
+        shown = some(lost, _NAMED_OUTPUTS, quoted=True)
+        notes.append(f"Not kept after a step: output {shown}; --keep-outputs names what is read then.")
+    return kept, notes
+
+
+def _chosen(outputs: Mapping[str, Value], computed: set[str], options: ImportOptions) -> str | None:
+    """The output that is the loss, or that the loss is of; None for an inference."""
+    if options.loss == NO_LOSS:
+        check_inference(options, "The loss is none")
+        return None
+    tensors = {
+        name: value for name, value in outputs.items() if isinstance(value, Tensor) and name in computed
+    }
+    scalars = [name for name, t in tensors.items() if not t.rank and t.type.dtype.is_floating]
+    if options.loss is None and options.output in (None, *tensors) and options.output not in (None, *scalars):
+        check_inference(options, f"The output {options.output!r:.80} is not a number, so it is no loss")
+        return None
+    if options.output is not None:
+        return options.output
+    if options.loss is None and not scalars:
+        check_inference(options, "The model has no loss: none of its outputs is a number")
+        return None
+    if options.loss is None and len(scalars) > 1:
+        raise LossError(
+            f"The model has {len(scalars)} outputs that could be the loss: {', '.join(scalars)}.",
+            remedy="Choose one with --output-name.",
+        )
+    return scalars[0] if options.loss is None else next(iter(outputs))
+
+
+def _attached(network: Network, prediction: Tensor, options: ImportOptions, notes: list[str]) -> str:
+    operator, attributes, label_kind = LOSSES[options.loss or ""]
+    site = Site("loss", "loss", 0, {}, [], [True], network)
+    if operator in ("CategoricalCrossEntropy", "KLDivergence"):
+        prediction = _classes_last(site, _before_activation(network, prediction, "Softmax", notes), options)
+    elif operator == "BinaryCrossEntropy":
+        prediction = _before_activation(network, prediction, "Sigmoid", notes)
+    classes = label_kind == "classes"
+    shape = prediction.shape[:-1] if classes else prediction.shape
+    dtype = DType.INT64 if classes else prediction.type.dtype
+    label = network.declare("label", Role.LABEL, TensorType(shape, dtype))
+    return site.emit(operator, prediction, label, **attributes).name
+
+
+def _before_activation(network: Network, prediction: Tensor, type_: str, notes: list[str]) -> Tensor:
+    """The logits behind a final softmax or sigmoid: a loss that contains that function is more exact."""
+    last = next((op for op in network.operations if prediction.name in op.outputs), None)
+    if last is None or last.type != type_:
+        return prediction
+    notes.append(f"{last.id!r} ({type_}) is part of the loss: its operand is taken as logits.")
+    source = network.types[last.inputs[0]]
+    return Tensor(source.id, source.type)
+
+
+def _classes_last(site: Site, prediction: Tensor, options: ImportOptions) -> Tensor:
+    rank = prediction.rank
+    if not rank:
+        raise LossError(
+            f"The output {prediction.name!r:.80} is a number, without classes.",
+            remedy="Leave --loss out, or choose another output with --output-name.",
+        )
+    axis = options.class_axis
+    if axis is None:
+        axis = 1 if rank >= _IMAGE_RANK else -1
+    if not -rank <= axis < rank:
+        raise DocumentError(
+            f"The output {prediction.name!r:.80} has {rank} axes; there is no axis {axis} of classes.",
+            remedy=f"Give --class-axis from {-rank} to {rank - 1}.",
+        )
+    axis %= rank
+    if axis == rank - 1:
+        return prediction
+    perm = (*(i for i in range(rank) if i != axis), axis)
+    if math.prod(prediction.shape[axis + 1 :]) == 1:
+        return site.reshape(prediction, [prediction.shape[i] for i in perm])
+    return site.emit("Transpose", prediction, perm=perm)
+
+
+def join_products(network: Network, *read: str) -> None:
+    """Replace products with a transposed weight by one Gemm, in place; what is then unread stays. Linear.
+
+        Transpose(w) ──► MatMul(x, w') ──► Add b         Reshape(x) ──► Gemm(x, w, b, transB=1) ──► Reshape
+
+    Exporters write linear layers so. The transposed weight is a copy, which would wait for the backward pass.
+    The axes of x before the last one are rows of one product; with `in_place` both reshapes are views.
+    `read` are operands that something beside operations reads: the loss, outputs.
+    """
+    operations = list(network.operations)
+    by_output = {name: op for op in operations for name in op.outputs if name}
+    readers = Counter(name for op in operations for name in op.inputs)
+    readers.update(read)
+    rows: dict[str, str] = {}
+    network.operations.clear()
+    for operation in operations:
+        product, bias = operation, ""
+        if operation.type == "Add":
+            for name, other in (operation.inputs, operation.inputs[::-1]):
+                maker = by_output.get(name)
+                if maker is not None and maker.type == "MatMul" and readers[name] == 1:
+                    product, bias = maker, other
+        weight = _transposed(network, by_output, product)
+        if weight is None or not _is_bias(network, operation, bias):
+            network.operations.append(operation)
+            continue
+        x, shape = product.inputs[0], network.types[operation.outputs[0]].type.shape
+        if len(shape) > 2 and x not in rows:
+            sizes = network.types[x].type.shape
+            flat = network.constant(np.array([math.prod(sizes[:-1]), sizes[-1]], np.int64), f"{x}.rows")
+            rows[x] = network.emit("Reshape", [x, flat.name], f"{operation.id}.rows")[0].name
+        inputs = (rows.get(x, x) if len(shape) > 2 else x, weight, *([bias] if bias else []))
+        if len(shape) == 2:
+            network.operations.append(
+                Operation(operation.id, "Gemm", inputs, operation.outputs, {"transB": 1})
+            )
+            continue
+        y = network.emit("Gemm", inputs, f"{operation.id}.product", transB=1)[0]
+        whole = network.constant(np.array(shape, np.int64), f"{operation.outputs[0]}.shape")
+        network.operations.append(Operation(operation.id, "Reshape", (y.name, whole.name), operation.outputs))
+
+
+def _transposed(network: Network, by_output: dict[str, Operation], product: Operation) -> str | None:
+    """The matrix whose transpose a product has as its second operand."""
+    if product.type != "MatMul" or len(network.types[product.outputs[0]].type.shape) < 2:
+        return None
+    maker = by_output.get(product.inputs[1])
+    if maker is None or maker.type != "Transpose":
+        return None
+    matrix = len(network.types[maker.inputs[0]].type.shape) == 2
+    swapped = maker.attributes.get("perm", (1, 0)) == (1, 0)
+    rank = len(network.types[product.inputs[0]].type.shape)
+    return maker.inputs[0] if matrix and swapped and rank >= 2 else None
+
+
+def _is_bias(network: Network, operation: Operation, bias: str) -> bool:
+    """Whether what is added to a product is a vector as long as its last axis, or nothing is."""
+    last = network.types[operation.outputs[0]].type.shape[-1:]
+    return not bias or network.types[bias].type.shape == last

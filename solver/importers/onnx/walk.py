@@ -22,6 +22,7 @@ import numpy as np
 
 from solver.errors import DocumentError, GraphError, TooManyOperationsError, UnknownOperatorError
 from solver.graph import DType, FileRange, Initializer, Role, TensorType
+from solver.importers.narrowed import Origin
 from solver.importers.onnx.evaluate import can_evaluate, evaluate
 from solver.importers.onnx.lowering import LOWERINGS, Site, Unsupported
 from solver.importers.onnx.network import Constant, Network, Sequence_, Tensor, Unknown, Value
@@ -29,7 +30,6 @@ from solver.importers.onnx.read import StoredTensor, array_of, constant_tensor, 
 from solver.importers.onnx.roles import Body, Roles
 from solver.importers.tables import MAX_TABLE, looks_like_a_table
 from solver.importers.text import argument, some
-from solver.importers.widened import Origin
 
 if TYPE_CHECKING:
     import onnx

@@ -22,14 +22,13 @@ from solver.graph import (
     build_graph,
 )
 from solver.graph.packing import packed_values
-from solver.importers.narrowed import with_stored_origins
+from solver.importers.narrowed import Origin, widening_notes, with_stored_origins
 from solver.importers.options import NO_LOSS
 from solver.importers.pytorch.capture import Captured, Loss, capture, check_type, decomposed, torch
 from solver.importers.pytorch.context import Value, Weight
 from solver.importers.pytorch.operators import HANDLERS
 from solver.importers.pytorch.translate import Translation, array_of, checked_type, refuse, translate
-from solver.importers.recognise import recognise
-from solver.importers.widened import Origin, widening_notes
+from solver.importers.recorder import recognise
 from solver.training.optimizers import optimizer_rules
 
 __all__ = ["LOSSES", "Imported", "import_module"]

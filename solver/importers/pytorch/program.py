@@ -21,8 +21,7 @@ from solver.arguments import checks_arguments
 from solver.errors import DocumentError
 from solver.graph import Array, TensorType
 from solver.graph.types import DType
-from solver.importers.pytorch.allocations import with_scratch
-from solver.importers.pytorch.calls import GENERATOR, Call, View
+from solver.importers.pytorch.calls import GENERATOR, Call, View, with_scratch
 from solver.importers.pytorch.capture import Loss, check_type, torch
 from solver.importers.pytorch.context import UnsupportedError, element_type
 from solver.importers.traced import Placed, TracedStep, reason_of

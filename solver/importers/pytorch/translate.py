@@ -10,10 +10,10 @@ import numpy as np
 
 from solver.errors import ArenaplanError, DocumentError, LossError, UnknownOperatorError
 from solver.graph import Array, DType, Role, TensorType
+from solver.importers.narrowed import Origin
 from solver.importers.pytorch.capture import Captured, operator_name, torch
 from solver.importers.pytorch.context import Context, UnsupportedError, Value, Weight, element_type
 from solver.importers.pytorch.operators import HANDLERS
-from solver.importers.widened import Origin
 
 __all__ = ["HALVES", "Missing", "Translation", "array_of", "checked_type", "half_of", "refuse", "translate"]
 

@@ -16,8 +16,7 @@ from solver.executor.initial import initial_value
 from solver.graph import Initializer, TrainableGraph
 from solver.graph.packing import unpack, unpack_rows
 from solver.graph.storage import SCALES, Storage
-from solver.importers.narrowed import stored_rows, with_stored_origins
-from solver.importers.widened import Origin
+from solver.importers.narrowed import Origin, stored_rows, with_stored_origins
 from tests.support.graphs import Sketch
 
 _RANGES = {

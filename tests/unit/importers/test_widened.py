@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solver.graph import DType, TensorType
-from solver.importers.widened import Origin, widening_notes
+from solver.importers.narrowed import Origin, widening_notes
 
 FLOATS = TensorType((64, 64), DType.FLOAT32)
 

@@ -104,7 +104,7 @@ def step(module: Any, call: Any, arguments: tuple[Any, ...]) -> Any:
 
 def measured(module: Any, call: Any, arguments: tuple[Any, ...]) -> int:
     """The most bytes that PyTorch allocates in a forward and backward pass."""
-    from solver.importers.pytorch.allocations import allocated_bytes
+    from solver.importers.pytorch.calls import allocated_bytes
 
     module.zero_grad(set_to_none=True)
     return allocated_bytes([partial(step, module, call, arguments)])[0]

@@ -168,7 +168,7 @@ def test_no_more_bytes_than_planned() -> None:
     import torch
     from torch import nn
 
-    from solver.importers.pytorch.allocations import allocated_bytes
+    from solver.importers.pytorch.calls import allocated_bytes
 
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(8)]

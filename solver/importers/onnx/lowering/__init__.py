@@ -1,7 +1,6 @@
 """From ONNX's operators to ours: a function an operator, found by its name in one of the families.
 
-    plain       means the same here; the attributes go over as they are
-    arithmetic  put together from others, with operands that are known
+    arithmetic  means the same here, or is put together from others, with operands that are known
     movement    shapes, orders of moves, sequences of tensors
     neural      layers, random numbers, losses
     quantised   dequantise, compute, quantise
@@ -14,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from solver.importers.onnx.lowering import arithmetic, movement, neural, plain, quantised
-from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
+from solver.importers.onnx.lowering import arithmetic, movement, neural, quantised
+from solver.importers.onnx.network import Lowering, Site, Unsupported
 
 __all__ = ["LOWERINGS", "Lowering", "Site", "Unsupported"]
 
 #: Operator of ONNX -> its translation; a later family takes the place of an earlier one.
 LOWERINGS: Mapping[str, Lowering] = {
-    **plain.LOWERINGS,
     **arithmetic.LOWERINGS,
     **movement.LOWERINGS,
     **neural.LOWERINGS,

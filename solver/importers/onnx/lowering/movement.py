@@ -10,8 +10,16 @@ from functools import reduce
 import numpy as np
 
 from solver.graph import MAX_OPERATIONS, Array, DType
-from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported, sequence
-from solver.importers.onnx.network import Constant, Sequence_, Tensor, Value
+from solver.importers.onnx.network import (
+    Constant,
+    Lowering,
+    Sequence_,
+    Site,
+    Tensor,
+    Unsupported,
+    Value,
+    sequence,
+)
 from solver.importers.onnx.read import ELEMENTS
 
 __all__ = ["LOWERINGS", "pad_widths", "slice_bounds", "split_sizes", "target_shape"]

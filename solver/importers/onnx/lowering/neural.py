@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
-from solver.importers.onnx.network import Constant, Tensor, Value
+from solver.importers.onnx.network import Constant, Lowering, Site, Tensor, Unsupported, Value
 
 __all__ = ["LOWERINGS"]
 

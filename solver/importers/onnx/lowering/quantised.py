@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from solver.graph import Array, DType
-from solver.importers.onnx.lowering.base import Lowering, Site, Unsupported
-from solver.importers.onnx.network import Constant, Tensor, Value
-from solver.importers.widened import Origin
+from solver.importers.narrowed import Origin
+from solver.importers.onnx.network import Constant, Lowering, Site, Tensor, Unsupported, Value
 
 __all__ = ["LOWERINGS", "SCALES"]
 

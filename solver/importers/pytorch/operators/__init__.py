@@ -11,28 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from solver.importers.pytorch.context import Handler
-from solver.importers.pytorch.operators import (
-    convolution,
-    elementwise,
-    linear,
-    loss,
-    movement,
-    normalization,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    selection,
-)
+from solver.importers.pytorch.operators import elementwise, layers, movement, reduction
 
 __all__ = ["HANDLERS"]
 
-_FAMILIES = (
-    *(convolution, elementwise, linear, loss, movement),
-    *(normalization, pooling, random, recurrent, reduction, selection),
-)
-
 #: By name, as ``linear.default``.
 HANDLERS: Mapping[str, Handler] = {
-    name: handler for family in _FAMILIES for name, handler in family.HANDLERS.items()
+    **elementwise.HANDLERS,
+    **layers.HANDLERS,
+    **movement.HANDLERS,
+    **reduction.HANDLERS,
 }

@@ -12,7 +12,7 @@ from solver.executor import Trainer
 from solver.graph import OptimizerSpec, Role
 from solver.graph.types import Array
 from solver.importers.circle import CircleTraining, load_circle, weights_of
-from solver.importers.circle.sparse import SparseDimension, Sparsity
+from solver.importers.circle.read import SparseDimension, Sparsity
 from solver.pipeline import plan
 from tests.support.circle_models import CircleFile
 from tests.support.every import grid

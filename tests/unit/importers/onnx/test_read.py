@@ -17,7 +17,7 @@ from solver.errors import ArenaplanError, DocumentError, PlanError
 from solver.executor import Trainer, synthetic_batch, validate
 from solver.graph import Array, Initializer, TrainableGraph
 from solver.importers.onnx import load_onnx
-from solver.importers.onnx.wire import skeleton_of
+from solver.importers.onnx.read import skeleton_of
 from solver.importers.options import ImportOptions
 from solver.pipeline import plan
 from tests.support.damaged_models import damaged_bytes, damaged_model, whole_models
