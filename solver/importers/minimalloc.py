@@ -22,27 +22,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
-
-import numpy as np
+from typing import Final, NoReturn, overload
 
 from solver.errors import DocumentError, ProblemError
 from solver.importers.text import shown
-from solver.layout import (
-    MAX_BYTES,
-    Buffer,
-    Hole,
-    Layout,
-    LayoutProblem,
-    Lifespan,
-    check_problem,
-    find_violations,
-)
-from solver.layout.model.instance import FREE, Instance, buffers_of
+from solver.layout import Buffer, Hole, Layout, LayoutProblem, Lifespan, check_problem, find_violations
 from solver.names import first_hidden
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 __all__ = ["MiniMallocTable", "load_minimalloc"]
 
@@ -52,9 +37,6 @@ _SYNONYMS: Final[Mapping[str, str]] = {
 _REQUIRED: Final = ("id", "lower", "upper", "size")
 _KNOWN: Final = (*_REQUIRED, "alignment", "gaps", "hint", "offset", "reads", "writes", "memory")
 
-#: Columns of layouts in several memories, which are read row by row.
-_OF_MEMORIES: Final = frozenset({"reads", "writes", "memory"})
-
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _GAP: Final = re.compile(r"([0-9]{1,19})-([0-9]{1,19})(?:@([0-9]{1,19}):([0-9]{1,19}))?", re.ASCII)
 #: Characters of a name, as of names in graphs.
@@ -63,17 +45,8 @@ _MAX_ID_CHARACTERS: Final = 1024
 #: The number of the line behind the header; lines count from 1.
 _FIRST_ROW_LINE: Final = 2
 
-#: Columns of plain numbers.
-_NUMBERS: Final = ("lower", "upper", "size", "alignment", "hint", "offset")
-
 #: Any number of this many digits fits 63 bits.
 _SAFE_DIGITS: Final = 18
-
-_Hints: TypeAlias = tuple[int | None, ...]
-
-if TYPE_CHECKING:
-    _Codes: TypeAlias = npt.NDArray[np.uint8]
-    _Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,44 +70,43 @@ class MiniMallocTable:
         return None if find_violations(LayoutProblem(self.problem.buffers), layout, limit=1) else layout
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """Position of each column, and how much an ``end`` column adds to reach the first step behind."""
-
-    columns: Mapping[str, int]
-    inclusive: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Row:
-    """One line of the file: `number` counts lines from 1, `index` rows from 0."""
+    """One line of the file: `index` counts rows from 0, `cells` are by column.
+
+    A column ``end`` adds 1, `inclusive`, to reach the first step behind.
+    """
 
     index: int
-    number: int
-    header: _Header
-    cells: Sequence[str]
-
-    def cell(self, column: str) -> str:
-        position = self.header.columns.get(column)
-        return "" if position is None else self.cells[position]
+    cells: Mapping[str, str]
+    inclusive: int
 
     def fail(self, column: str, what: str, remedy: str) -> NoReturn:
-        raise ProblemError(f"Line {self.number}: {what}.", remedy=remedy, path=("rows", self.index, column))
+        raise ProblemError(
+            f"Line {self.index + _FIRST_ROW_LINE}: {what}.", remedy=remedy, path=("rows", self.index, column)
+        )
 
     def integer(self, column: str) -> int:
-        text = self.cell(column)
+        text = self.cells.get(column, "")
         if not _INTEGER.fullmatch(text):
             self.fail(column, f"{column} is {shown(text)}", "Write a whole number, digits only.")
         return int(text)
 
     def natural(self, column: str) -> int:
+        text = self.cells.get(column, "")
+        if len(text) <= _SAFE_DIGITS and text.isdecimal() and text.isascii():
+            return int(text)
         value = self.integer(column)
         if not 0 <= value < 2**63:
             self.fail(column, f"{column} is {value}", "It must be from 0 to 2**63 - 1.")
         return value
 
-    def optional(self, column: str) -> int | None:
-        return self.natural(column) if self.cell(column) else None
+    @overload
+    def optional(self, column: str) -> int | None: ...
+    @overload
+    def optional(self, column: str, default: int) -> int: ...
+    def optional(self, column: str, default: int | None = None) -> int | None:
+        return self.natural(column) if self.cells.get(column, "") else default
 
 
 def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTable:
@@ -145,14 +117,13 @@ def load_minimalloc(data: bytes, *, capacity: int | None = None) -> MiniMallocTa
     """
     text = _text(data)
     first, _, rest = text.partition("\n")
-    header = _header(first.removesuffix("\r"))
-    parsed = _parse_columns(rest, header) or _parse_rows(rest, header)
-    problem = LayoutProblem(parsed[0], capacity)
+    rows = list(_rows(rest, first.removesuffix("\r").split(",")))
+    problem, hints = LayoutProblem(tuple(map(_buffer, rows)), capacity), tuple(map(_hint, rows))
     try:
         check_problem(problem)
     except ProblemError as error:
         raise _with_line(error) from None
-    return MiniMallocTable(problem, parsed[1])
+    return MiniMallocTable(problem, hints)
 
 
 def _text(data: bytes) -> str:
@@ -171,142 +142,55 @@ def _text(data: bytes) -> str:
     return text.rstrip("\r\n")
 
 
-def _header(line: str) -> _Header:
-    columns: dict[str, int] = {}
-    names = line.split(",")
-    for position, name in enumerate(names):
+def _columns(names: Sequence[str]) -> list[str]:
+    """The columns that a header names, by the first of their synonyms."""
+    columns: list[str] = []
+    for name in names:
         column = _SYNONYMS.get(name, name)
         if column not in _KNOWN:
             _bad_header(f"Line 1: there is no column {shown(name)}", f"Known columns: {', '.join(_KNOWN)}.")
         if column in columns:
             _bad_header(f"Line 1: the column {column} stands there twice", "Remove one of the two.")
-        columns[column] = position
+        columns.append(column)
     missing = [column for column in _REQUIRED if column not in columns]
     if missing:
         _bad_header(f"Line 1: the column {missing[0]} is missing", f"Needed: {', '.join(_REQUIRED)}.")
-    return _Header(columns, int("end" in names))
+    return columns
 
 
 def _bad_header(what: str, remedy: str) -> NoReturn:
     raise DocumentError(f"{what}.", remedy=remedy, path=("header",))
 
 
-def _parse_columns(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints] | None:
-    """The buffers of lines that hold names and numbers, all in their range; None where anything else stands.
-
-    Numbers are read a column at a time, digit by digit, from the bytes of the text: some 40 bytes a cell.
-    """
-    data = text.replace("\r\n", "\n").encode()
-    if not data or b"\r" in data or _OF_MEMORIES & header.columns.keys():
-        return None
-    codes = np.frombuffer(data + b"\n", np.uint8)
-    ends = np.flatnonzero((codes == ord(",")) | (codes == ord("\n")))
-    if len(ends) % len(header.columns):
-        return None
-    cells = ends.reshape(-1, len(header.columns))
-    behind = codes[cells]
-    if (behind[:, :-1] != ord(",")).any() or (behind[:, -1] != ord("\n")).any():
-        return None
-    begins = np.concatenate(([0], ends[:-1] + 1)).reshape(cells.shape)
-    places = {name: (begins[:, k], cells[:, k]) for name, k in header.columns.items()}
-    if "gaps" in places and (places["gaps"][0] < places["gaps"][1]).any():
-        return None
-    numbers = {name: _numbers(codes, *places[name]) for name in _NUMBERS if name in places}
-    nothing = np.full(len(cells), FREE)
-    size, start, end = numbers["size"], numbers["lower"], numbers["upper"]
-    alignment, hint = numbers.get("alignment", np.ones_like(nothing)), numbers.get("hint", nothing)
-    pin = numbers.get("offset", nothing)
-    if size is None or start is None or end is None or alignment is None or hint is None or pin is None:
-        return None
-    end, alignment = end + header.inclusive, np.where(alignment == FREE, 1, alignment)
-    if min(size.min(), alignment.min()) < 1 or start.min() < 0 or (end <= start).any():
-        return None
-    if sum(size.tolist()) + sum(alignment.tolist()) + int(pin.max()) > MAX_BYTES:
-        return None
-    ids = _ids(data, *places["id"])
-    if ids is None:
-        return None
-    hints: _Hints = (None,) * len(ids)
-    if "hint" in numbers:
-        hints = tuple([None if offset == FREE else offset for offset in hint.tolist()])
-    return buffers_of(ids, Instance.of_arrays(size, start, end, alignment, pin)), hints
-
-
-def _numbers(codes: _Codes, begins: _Integers, ends: _Integers) -> _Integers | None:
-    """The numbers of a column, `FREE` for empty cells; None where a cell holds more than 18 digits."""
-    lengths = ends - begins
-    longest = int(lengths.max(initial=0))
-    if longest > _SAFE_DIGITS:
-        return None
-    numbers = np.zeros(len(lengths), np.int64)
-    for k in range(longest):
-        inside = k < lengths
-        digits = codes[np.where(inside, begins + k, 0)] - np.uint8(ord("0"))  # below it: wraps to large ones
-        if (digits[inside] > 9).any():
-            return None
-        numbers = np.where(inside, 10 * numbers + digits, numbers)
-    return np.where(lengths > 0, numbers, FREE)
-
-
-def _ids(data: bytes, begins: _Integers, ends: _Integers) -> list[str] | None:
-    """The names, none of which is empty, too long, or holds what cannot be seen."""
-    lengths = ends - begins
-    if not len(lengths) or lengths.min() < 1 or lengths.max() > _MAX_ID_CHARACTERS:
-        return None
-    places = zip(begins.tolist(), ends.tolist(), strict=True)
-    if data.isascii():
-        text = data.decode()
-        ids = [text[begin:end] for begin, end in places]
-    else:
-        ids = [data[begin:end].decode() for begin, end in places]
-    return ids if "".join(ids).isprintable() else None
-
-
-def _parse_rows(text: str, header: _Header) -> tuple[tuple[Buffer, ...], _Hints]:
-    """The buffers of all lines, one after the other, each mistake with its line."""
-    rows = list(_rows(text, header))
-    return tuple(_buffer(row) for row in rows), tuple(_hint(row) for row in rows)
-
-
-def _rows(text: str, header: _Header) -> Iterator[_Row]:
-    lines = text.split("\n") if text else []
-    for index, line in enumerate(lines):
-        line = line.removesuffix("\r")
-        row = _Row(index, index + _FIRST_ROW_LINE, header, line.split(","))
-        if len(row.cells) != len(header.columns):
+def _rows(text: str, names: Sequence[str]) -> Iterator[_Row]:
+    columns, inclusive = _columns(names), int("end" in names)
+    for index, line in enumerate(text.split("\n") if text else ()):
+        cells = line.removesuffix("\r").split(",")
+        if len(cells) != len(columns):
+            number = index + _FIRST_ROW_LINE
             raise DocumentError(
-                f"Line {row.number} has {len(row.cells)} cells, the header has {len(header.columns)}."
-                if line
-                else f"Line {row.number} is blank.",
+                f"Line {number} has {len(cells)} cells, the header has {len(columns)}."
+                if cells != [""]
+                else f"Line {number} is blank.",
                 remedy="Every line has one cell a column; quotes have no meaning in this format.",
                 path=("rows", index),
             )
-        yield row
+        yield _Row(index, dict(zip(columns, cells, strict=True)), inclusive)
 
 
 def _buffer(row: _Row) -> Buffer:
-    name = row.cell("id")
+    name = row.cells["id"]
     if not name or len(name) > _MAX_ID_CHARACTERS or first_hidden(name) is not None:
         row.fail("id", f"id is {shown(name)}", "Give 1 to 1,024 characters that can be seen.")
     size = row.natural("size")
     lifespan, gaps = _with_gaps(row, _lifespan(row), size)
-    alignment = row.optional("alignment")
-    reads, writes = (row.optional(column) for column in ("reads", "writes"))
-    return Buffer(
-        name,
-        size,
-        lifespan,
-        1 if alignment is None else alignment,
-        row.optional("offset"),
-        gaps,
-        1 if reads is None else reads,
-        1 if writes is None else writes,
-        row.cell("memory"),
-    )
+    alignment, offset = row.optional("alignment", 1), row.optional("offset")
+    reads, writes = row.optional("reads", 1), row.optional("writes", 1)
+    return Buffer(name, size, lifespan, alignment, offset, gaps, reads, writes, row.cells.get("memory", ""))
 
 
 def _lifespan(row: _Row) -> Lifespan:
-    start, end = row.natural("lower"), row.natural("upper") + row.header.inclusive
+    start, end = row.natural("lower"), row.natural("upper") + row.inclusive
     if end <= start:
         remedy = "The lifespan ends after its start: upper is the first step behind it, end the last inside."
         row.fail("upper", f"the lifespan [{start}, {end}) is empty", remedy)
@@ -315,7 +199,10 @@ def _lifespan(row: _Row) -> Lifespan:
 
 def _with_gaps(row: _Row, lifespan: Lifespan, size: int) -> tuple[Lifespan, tuple[Hole, ...]]:
     """The lifespan without what gaps free at its ends, and the gaps inside, in order of time."""
-    parsed = (_gap(row, text, size) for text in row.cell("gaps").split())
+    texts = row.cells.get("gaps", "").split()
+    if not texts:
+        return lifespan, ()
+    parsed = (_gap(row, text, size) for text in texts)
     gaps = _joined(row, sorted((gap for gap in parsed if gap is not None), key=lambda gap: gap.lifespan))
     start, end = lifespan.start, lifespan.end
     for gap in gaps:
@@ -355,7 +242,7 @@ def _gap(row: _Row, text: str, size: int) -> Hole | None:
     match = _GAP.fullmatch(text)
     if match is None:
         row.fail("gaps", f"the gap {shown(text)} is malformed", "Write a-b or a-b@p:q, with spaces between.")
-    start, end = int(match[1]), int(match[2]) + row.header.inclusive
+    start, end = int(match[1]), int(match[2]) + row.inclusive
     if end <= start:
         row.fail("gaps", f"the gap {shown(text)} is empty", "A gap ends after its start.")
     if match[3] is None:
@@ -370,7 +257,7 @@ def _gap(row: _Row, text: str, size: int) -> Hole | None:
 
 
 def _hint(row: _Row) -> int | None:
-    return None if row.cell("hint") in ("", "-1") else row.natural("hint")
+    return None if row.cells.get("hint", "") in ("", "-1") else row.natural("hint")
 
 
 def _with_line(error: ProblemError) -> ProblemError:

@@ -20,18 +20,16 @@ are. There are at most as many sections as buffers.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import repeat
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.collector import collector_paused
-from solver.layout.model.problem import MAX_BYTES, Buffer, Layout, LayoutProblem, Lifespan
+from solver.layout.model.problem import MAX_BYTES, Buffer, Layout, LayoutProblem
 from solver.layout.model.sorting import ranks
 
 __all__ = [
@@ -40,7 +38,6 @@ __all__ = [
     "Instance",
     "Integers",
     "arrays_kept",
-    "buffers_of",
     "layout_of",
     "round_up",
 ]
@@ -48,7 +45,6 @@ __all__ = [
 Integers: TypeAlias = npt.NDArray[np.int64]
 Indices: TypeAlias = npt.NDArray[np.int32]
 _Flags: TypeAlias = npt.NDArray[np.bool_]
-_Row = TypeVar("_Row")
 
 #: The offset of a buffer that no pin holds.
 FREE: Final = -1
@@ -349,27 +345,6 @@ def arrays_kept(problem: LayoutProblem) -> Iterator[None]:
 
 
 @collector_paused()
-def buffers_of(ids: Sequence[str], instance: Instance) -> tuple[Buffer, ...]:
-    """One buffer a row of `Instance.of_arrays`, without holes; nothing is checked. O(n), 1 µs a buffer."""
-    spans = _instances(Lifespan, len(ids), {"start": instance.start.tolist(), "end": instance.end.tolist()})
-    pins: Iterable[int | None] = repeat(None)
-    if instance.pinned:
-        pins = (None if pin == FREE else pin for pin in instance.offset.tolist())
-    fields: dict[str, Iterable[Any]] = {"id": ids, "size": instance.exact.tolist(), "lifespan": spans}
-    fields |= {"alignment": instance.alignment.tolist(), "offset": pins, "holes": repeat(())}
-    fields |= {"reads": repeat(1), "writes": repeat(1), "memory": repeat("")}
-    return tuple(_instances(Buffer, len(ids), fields))
-
-
-def _instances(kind: type[_Row], count: int, fields: dict[str, Iterable[Any]]) -> list[_Row]:
-    """Instances of a slotted class, a field of all at a time: calls of the class take four times as long."""
-    rows = list(map(object.__new__, repeat(kind, count)))
-    for name, values in fields.items():
-        put: Callable[[_Row, Any], None] = kind.__dict__[name].__set__
-        deque(map(put, rows, values), maxlen=0)
-    return rows
-
-
 def layout_of(instance: Instance, offsets: Integers) -> Layout:
     """The layout with these offsets, as exact Python integers."""
     peak = int((offsets + instance.exact).max()) if len(instance) else 0

@@ -30,7 +30,7 @@ from solver.layout.check import is_sound
 from solver.layout.exact.coarse import LONG_QUESTIONS, SHORT_QUESTIONS, Grain, search_coarsely
 from solver.layout.exact.feasibility import Watch
 from solver.layout.greedy.placement import GOOD_GAP, GreedyResult, greedy_portfolio
-from solver.layout.model.instance import FREE, Instance, buffers_of, layout_of
+from solver.layout.model.instance import Instance, layout_of
 from solver.layout.model.options import USUAL
 from solver.layout.portfolio import Portfolio
 from solver.layout.structures import STRUCTURES, coloured, depth, in_classes, structured
@@ -202,12 +202,13 @@ def test_what_is_left_of_a_layout_that_is_mostly_pinned_goes_where_it_was(shape:
 
 def test_many_buffers_with_pins_come_to_lie_between_them() -> None:
     rng, count = np.random.default_rng(5), 30_000
-    start = np.arange(count)
-    pin = np.where(start % 40 == 0, 64, FREE)
-    arrays = Instance.of_arrays(
-        rng.integers(1, 1000, count), start, start + 20, np.ones(count, np.int64), pin
+    sizes = rng.integers(1, 1000, count).tolist()
+    p = LayoutProblem(
+        tuple(
+            Buffer(str(i), size, Lifespan(i, i + 20), offset=None if i % 40 else 64)
+            for i, size in enumerate(sizes)
+        )
     )
-    p = LayoutProblem(buffers_of([str(i) for i in range(count)], arrays))
     outcome, instance = solve(p, options=SolveOptions(work=1, target_gap=0.2)), Instance.of(p)
     assert outcome.layout is not None
     assert is_sound(p, outcome.layout)
