@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from service.auth.keys import read_key
 from service.auth.principal import Principal
 from service.auth.registry import Registry
+from service.auth.table import read_key
 from service.problems import Problem
 
 if TYPE_CHECKING:  # needs an extra

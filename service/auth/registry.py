@@ -20,9 +20,8 @@ import structlog
 from sqlalchemy import Connection
 
 from service.auth import table
-from service.auth.keys import Key
 from service.auth.quotas import Meter, Quotas, hour_of
-from service.auth.table import Tenant
+from service.auth.table import Key, Tenant
 from service.problems import Problem
 from service.store import Store
 from service.store.trouble import Reason

@@ -24,7 +24,7 @@ from service.cli.options import AsJson, Commands, examples
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from service.auth.keys import Key
+    from service.auth.table import Key
 
 __all__ = ["app"]
 
@@ -149,8 +149,8 @@ def create_key(
 ) -> None:
     """Make a key and print it. It is shown this once: the database keeps no more than its digest."""
     from service.auth import table
-    from service.auth.keys import Key, new_key
     from service.auth.principal import ALL_SCOPES
+    from service.auth.table import Key, new_key
 
     chosen_scopes = frozenset(filter(None, re.split(r"[,\s]+", scopes)))
     if not chosen_scopes or chosen_scopes - ALL_SCOPES:

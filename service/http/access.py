@@ -15,13 +15,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.auth.gate import Gate
 from service.auth.principal import Principal, needed_scope
-from service.http.responses import problem_response
-from service.http.scopes import header_of, note, path_of
-from service.http.shared import PLAN_SECONDS
+from service.auth.quotas import Quotas
+from service.auth.registry import Registry
+from service.http.cache import PLAN_SECONDS
+from service.http.responses import header_of, note, path_of, problem_response
 from service.problems import Problem
 from service.settings import Settings
+from service.store import Store
 
-__all__ = ["Access"]
+__all__ = ["Access", "Users"]
 
 #: A refused request with a longer body is not read to its end: the connection is closed.
 UNREAD_BYTES: Final = 1 << 16
@@ -149,3 +151,42 @@ def _authorization(scope: Scope) -> str | None:
     if len(found) > 1:
         raise Problem("bad-request", "There is more than one Authorization header.")
     return found[0].decode("latin-1") if found else None
+
+
+class Users:
+    """`gate` recognises callers; `registry` knows tenants and their quotas."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        quotas = Quotas(
+            settings.quota_requests_per_minute,
+            settings.quota_cpu_seconds_per_hour,
+            settings.quota_stored_bytes,
+            settings.quota_concurrent_requests,
+        )
+        self.registry = Registry(store, quotas, settings.usage_days, settings.auth_outage_seconds)
+        verifier = None
+        if "oidc" in settings.auth:
+            from service.auth.oidc import Claims, Verifier  # needs an extra
+
+            verifier = Verifier(
+                settings.oidc_issuer or "",
+                settings.oidc_audience or "",
+                frozenset(settings.oidc_algorithms.split(",")),
+                Claims(settings.oidc_tenant_claim, settings.oidc_scope_claim, settings.oidc_scope_prefix),
+            )
+        self.gate = Gate(self.registry, "keys" in settings.auth, verifier)
+        self._exchange: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Read the known keys and users. There are none until the database can be used."""
+        with contextlib.suppress(Problem):
+            await self.registry.sync()
+        self._exchange = asyncio.create_task(self.registry.run())
+
+    async def close(self) -> None:
+        """Tell the database of use that it has not heard of."""
+        if self._exchange is not None:
+            self._exchange.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._exchange
+            await self.registry.close()

@@ -13,8 +13,8 @@ from fastapi import Request
 from service.auth.principal import principal_of
 from service.http.intake import IntakeBody
 from service.http.state import state_of
+from service.jobs.frames import Spool
 from service.jobs.requests import MEMBERS
-from service.jobs.spool import Spool
 from service.problems import Problem
 from solver.options import IMPORT_OPTIONS, REQUEST_OPTIONS
 

@@ -10,8 +10,7 @@ from functools import lru_cache
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.http.responses import problem_response
-from service.http.scopes import note
+from service.http.responses import note, problem_response
 from service.problems import Problem
 
 __all__ = ["BoundedProtocol", "CheckHost", "Hosts"]

@@ -13,14 +13,11 @@ from fastapi import Request, Response
 from service.auth.principal import principal_of
 from service.http.bodies import read_json_body
 from service.http.cache import CachedPlan
-from service.http.disconnect import GONE, unless_disconnected
-from service.http.prefer import respond_later, seconds_to_wait
-from service.http.responses import content_response
-from service.http.scopes import note
+from service.http.prefer import GONE, respond_later, seconds_to_wait, unless_disconnected
+from service.http.responses import content_response, note
 from service.http.state import State, state_of
-from service.jobs.frames import Frame
-from service.jobs.protocol import run_task
-from service.jobs.spool import Spool, pieces
+from service.jobs.frames import Frame, Spool, pieces
+from service.jobs.pool import run_task
 from service.problems import Problem
 
 __all__ = ["ContentAddressed"]
@@ -90,19 +87,17 @@ class ContentAddressed:
         state.metrics.asked_cache("shared")
         return self._from_cache(request, shared, notes)
 
-    async def stored(self, request: Request, digest: str) -> Response | None:
-        """The answer with this digest, if it is still kept."""
-        cached = await self.find(request, digest)
-        return None if cached is None else self._from_cache(request, cached)
+    async def stored(self, request: Request, digest: str) -> Response:
+        """The answer with this digest. Raises as `find`."""
+        return self._from_cache(request, await self.find(request, digest))
 
-    async def find(self, request: Request, digest: str) -> CachedPlan | None:
-        """The same as it is kept."""
+    async def find(self, request: Request, digest: str) -> CachedPlan:
+        """The answer with this digest, as it is kept. Raises `Problem` ``...-not-found``."""
         state, tenant, name = state_of(request), principal_of(request).tenant, self._name(digest)
-        return state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
-
-    def missing(self, digest: str) -> Problem:
-        """The problem that no answer with this digest is kept."""
-        return Problem(
+        kept = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
+        if kept is not None:
+            return kept
+        raise Problem(
             f"{self.task}-not-found",
             f"No {self.task} {digest!r:.80} is kept here.",
             remedy=f"Send the request to /v1/{self.task} again: the same request gets the same {self.task}.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.jobs.spool import Spool
+from service.jobs.frames import Spool
 from service.problems import Problem
 
 __all__ = ["Intake", "IntakeBody"]

@@ -13,8 +13,7 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.responses import problem_response
-from service.http.scopes import path_of
+from service.http.responses import path_of, problem_response
 from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics

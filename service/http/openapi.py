@@ -16,7 +16,7 @@ from service.auth.principal import needed_scope
 from service.http import schemas
 from service.http.bodies import MODEL_TYPES
 from service.http.examples import named_examples
-from service.jobs.notes import NOTES_HEADER
+from service.jobs.query import NOTES_HEADER
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
 from solver.documents.fields import MAX_INTEGER, NO_CONTROL

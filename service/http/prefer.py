@@ -1,30 +1,58 @@
-"""``Prefer: respond-async, wait=N`` (RFC 7240): an answer in time, or a job that goes on."""
+"""How long a caller waits: until it hangs up, or as ``Prefer: respond-async, wait=N`` says (RFC 7240).
+
+With that header it gets an answer in time, or a job that goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 from fastapi import Request, Response
 
 from service.auth.principal import principal_of
-from service.http.responses import answer_response, job_response
-from service.http.scopes import note
-from service.http.shared import PLAN_SECONDS
+from service.http.cache import PLAN_SECONDS
+from service.http.responses import answer_response, job_response, note
 from service.http.state import state_of
+from service.jobs.frames import Spool, pieces
 from service.jobs.model import Answer, NewJob, State
 from service.jobs.requests import MODEL_WORK, stored_of
-from service.jobs.spool import Spool, pieces
 from service.problems import Problem
 from service.telemetry import tracing
 
-__all__ = ["respond_later", "seconds_to_wait"]
+__all__ = ["GONE", "respond_later", "seconds_to_wait", "unless_disconnected"]
 
+T = TypeVar("T")
+
+#: Status for a caller that has left; only the log ever sees it.
+GONE: Final = 499
 #: Longest time to wait, whatever is asked.
 LONGEST_SECONDS: Final = 60.0
 
 _WAIT: Final = re.compile(r"wait\s*=\s*\"?(\d{1,6})\"?")
+
+
+async def unless_disconnected(request: Request, work: Awaitable[T]) -> T | None:
+    """Result of `work`; ``None``, with `work` cancelled, once the caller has hung up.
+
+    The request body must have been read to its end.
+    """
+    task = asyncio.ensure_future(work)
+
+    async def hung_up() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    gone = asyncio.create_task(hung_up())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return await task if task.done() else None
+    finally:
+        for other in (task, gone):
+            other.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 def seconds_to_wait(request: Request) -> float | None:

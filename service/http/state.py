@@ -8,15 +8,13 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from service.http.cache import PlanCaches
+from service.http.access import Users
+from service.http.cache import PlanCaches, SharedPlans
 from service.http.intake import Intake
-from service.http.shared import SharedPlans
-from service.http.users import Users
 from service.jobs.backend import Backend, search_limits, worker_limits
-from service.jobs.pool import DEFAULT_TENANT, WorkerPool
-from service.jobs.protocol import Limits
+from service.jobs.frames import Spool
+from service.jobs.pool import DEFAULT_TENANT, Limits, WorkerPool
 from service.jobs.requests import check_early
-from service.jobs.spool import Spool
 from service.settings import Settings
 from service.store import Store
 from service.store.trouble import Reason

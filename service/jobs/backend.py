@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from service.jobs.blobs import Graphs, Results
-from service.jobs.engine import EmbeddedEngine, JobEngine
-from service.jobs.pool import WorkerPool
-from service.jobs.protocol import Limits
-from service.jobs.runner import JobLimits, Runner
-from service.jobs.table import JobTable
+from service.jobs.engine import EmbeddedEngine, JobEngine, JobLimits, Runner
+from service.jobs.pool import Limits, WorkerPool
+from service.jobs.table import Graphs, JobTable, Results
 from service.problems import Problem
 from service.settings import Settings
 from service.store import Store, open_store, prepare

@@ -23,10 +23,9 @@ from procrastinate.jobs import Status
 from psycopg import AsyncConnection
 from sqlalchemy import text
 
-from service.jobs.engine import JobEngine
+from service.jobs.engine import JobEngine, Runner
 from service.jobs.model import Job, NewJob
 from service.jobs.pool import WorkerPool
-from service.jobs.runner import Runner
 from service.jobs.table import CHANNEL, JobTable
 from service.problems import Problem
 from service.store import Store

@@ -77,7 +77,7 @@ class Answer:
     """The result of a job: the bytes that the synchronous route would have answered.
 
     Of what has a digest, `facts` have the ``name``, collection and digest, and whether it is ``kept``; of an
-    imported model the ``notes``, as `service.jobs.notes` writes them.
+    imported model the ``notes``, as `service.jobs.query` writes them.
     """
 
     body: bytes

@@ -16,7 +16,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeVar
 
-from service.jobs.notes import notes_text
+from service.jobs.confinement import limited
+from service.jobs.query import notes_text
 from service.jobs.requests import (
     MEMBERS,
     MODEL_WORK,
@@ -26,7 +27,6 @@ from service.jobs.requests import (
     stored_of,
     with_deadline,
 )
-from service.jobs.resources import limited
 from service.jobs.subjects import Asked, read_asked, said_of_a_query
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from

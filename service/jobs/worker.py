@@ -22,10 +22,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, BinaryIO, Final
 
-from service.jobs.confinement import confine
+from service.jobs.confinement import be_killed_first, confine, limited
 from service.jobs.frames import Frame, read_frame_from_file
-from service.jobs.notes import notes_headers
-from service.jobs.resources import be_killed_first, limited
+from service.jobs.query import notes_headers
 from service.problems import Problem, out_of_memory
 
 __all__ = ["Channel", "Task", "main"]

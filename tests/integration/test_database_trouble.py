@@ -24,8 +24,8 @@ import psycopg
 import pytest
 
 from service.auth import table
-from service.auth.keys import Key, new_key
 from service.auth.principal import ALL_SCOPES
+from service.auth.table import Key, new_key
 from service.store import open_database, open_store, upgrade
 from tests.support.postgres import Postgres, missing_programs, running_postgres
 from tests.support.server import PATIENCE, ROOT, Server, running_server

@@ -7,14 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from service.jobs.blobs import Results
 from service.jobs.cluster import ClusterEngine, ClusterWorker
-from service.jobs.engine import EmbeddedEngine, JobEngine
+from service.jobs.engine import EmbeddedEngine, JobEngine, JobLimits, Runner
 from service.jobs.model import Job, NewJob
-from service.jobs.pool import WorkerPool
-from service.jobs.protocol import Limits
-from service.jobs.runner import JobLimits, Runner
-from service.jobs.table import JobTable
+from service.jobs.pool import Limits, WorkerPool
+from service.jobs.table import JobTable, Results
 from service.store import Store
 
 __all__ = ["finished", "new_job", "running_engine", "table_of"]

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from service.jobs.notes import notes_text
+from service.jobs.query import notes_text
 from service.jobs.worker import Channel, Task
 from service.problems import Problem
 

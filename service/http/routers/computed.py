@@ -9,14 +9,13 @@ from fastapi import APIRouter, Request, Response
 from service.auth.principal import principal_of
 from service.http.bodies import is_model, read_json_body, read_model_body
 from service.http.content_addressed import ContentAddressed
-from service.http.disconnect import GONE, unless_disconnected
 from service.http.openapi import NOTES, READING_PROBLEMS, answer, computed, model_body
-from service.http.prefer import respond_later, seconds_to_wait
+from service.http.prefer import GONE, respond_later, seconds_to_wait, unless_disconnected
+from service.http.responses import note
 from service.http.schemas import ExplainRequest, TradeOffRequest, ValidateRequest
-from service.http.scopes import note
 from service.http.state import state_of
-from service.jobs.notes import notes_headers
-from service.jobs.protocol import Limits, run_task
+from service.jobs.pool import Limits, run_task
+from service.jobs.query import notes_headers
 from service.jobs.requests import model_work
 from service.problems import Problem
 from solver.documents import ReportDocument, TradeOffDocument, VerdictDocument
@@ -136,7 +135,4 @@ async def _named_plan(request: Request) -> dict[str, list[str]]:
             remedy="Send the model to /v1/plan, and give the digest of its plan: plan=DIGEST.",
             pointer="/query/plan",
         )
-    kept = await _PLANS.find(request, digests[0])
-    if kept is None:
-        raise _PLANS.missing(digests[0])
-    return {"plan": [kept.body.decode()]}
+    return {"plan": [(await _PLANS.find(request, digests[0])).body.decode()]}

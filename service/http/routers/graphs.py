@@ -10,11 +10,10 @@ from fastapi import APIRouter, Path, Request, Response
 from service.auth.principal import principal_of
 from service.http.bodies import read_stored_body
 from service.http.openapi import ANY_BYTES, NOT_MODIFIED, STORE_PROBLEMS, named, problems
-from service.http.responses import CACHE_CONTROL, matches_tag
-from service.http.scopes import note
+from service.http.responses import CACHE_CONTROL, matches_tag, note
 from service.http.state import state_of
-from service.jobs.blobs import StoredGraph
-from service.jobs.spool import pieces
+from service.jobs.frames import pieces
+from service.jobs.table import StoredGraph
 from service.problems import Problem
 
 __all__ = ["router"]

@@ -25,14 +25,13 @@ from service.http.openapi import (
     problems,
     request_body,
 )
-from service.http.responses import answer_response, job_response
+from service.http.responses import answer_response, is_head, job_response, note
 from service.http.schemas import JobRequest, JobsDocument
-from service.http.scopes import is_head, note
 from service.http.state import State, state_of
+from service.jobs.frames import Spool, pieces
 from service.jobs.model import Job, NewJob, job_document
 from service.jobs.model import State as JobState
-from service.jobs.orders import read_order
-from service.jobs.spool import Spool, pieces
+from service.jobs.requests import read_order
 from service.problems import Problem
 from service.telemetry import tracing
 

@@ -1,4 +1,4 @@
-"""Plans: of a graph, a model or a program; again by their digest; and as other files."""
+"""Plans, of a graph, a model or a program, and layouts; again by their digest; and plans as other files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from service.auth.principal import principal_of
 from service.http.bodies import is_model, read_model_body
 from service.http.content_addressed import ContentAddressed
-from service.http.disconnect import GONE, unless_disconnected
 from service.http.openapi import (
     ANY_PROBLEM,
     NOT_MODIFIED,
@@ -26,21 +25,21 @@ from service.http.openapi import (
     problems,
     request_body,
 )
-from service.http.responses import CACHE_CONTROL, matches_tag
-from service.http.schemas import PlanRequest, ProgramRequest
-from service.http.scopes import note
-from service.http.state import State, state_of
-from service.jobs.frames import Frame
-from service.jobs.protocol import Limits, run_task
-from service.jobs.spool import Spool
+from service.http.prefer import GONE, unless_disconnected
+from service.http.responses import CACHE_CONTROL, matches_tag, note
+from service.http.schemas import LayoutRequest, PlanRequest, ProgramRequest
+from service.http.state import state_of
+from service.jobs.frames import Spool
+from service.jobs.pool import Limits, run_task
 from service.problems import Problem
-from solver.documents import DeploymentDocument, PlanDocument
+from solver.documents import DeploymentDocument, LayoutDocument, PlanDocument
 from solver.executor import C_WEIGHTS
 from solver.exporters import EXPORTERS
 
-__all__ = ["router"]
+__all__ = ["layouts", "router"]
 
 router = APIRouter(tags=["plans"])
+layouts = APIRouter(tags=["layouts"])
 
 _PLANS: Final = ContentAddressed("plan", "plans")
 
@@ -50,7 +49,7 @@ async def _read_model(request: Request, limit: int) -> bytes | Spool:
     instead = {}
     digests = request.query_params.getlist("like")
     if len(digests) == 1 and _DIGEST.fullmatch(digests[0]):
-        instead["like"] = [(await _kept_body(request, digests[0])).decode()]
+        instead["like"] = [(await _PLANS.find(request, digests[0])).body.decode()]
     return await read_model_body(request, limit, instead)
 
 
@@ -185,10 +184,7 @@ async def get_plan(request: Request, digest: Digest, entry_point: EntryPoint = N
     exporter = _accepted(request.headers.get("accept", ""))
     if exporter is not None or entry_point is not None:
         return await _export(request, digest, exporter or _DOCUMENT, entry_point)
-    stored = await _PLANS.stored(request, digest)
-    if stored is None:
-        raise _PLANS.missing(digest)
-    return stored
+    return await _PLANS.stored(request, digest)
 
 
 @router.get(
@@ -282,7 +278,8 @@ async def _export(
         remedy = f"Leave `weights` out, or ask for {_C_TRAINING}."
         raise Problem("invalid-request", f"{name} has no weights.", remedy=remedy)
     state, tenant = state_of(request), principal_of(request).tenant
-    old, new = [await _kept_body(request, one) if one is not None else b"" for one in (against, digest)]
+    old = b"" if against is None else (await _PLANS.find(request, against)).body
+    new = (await _PLANS.find(request, digest)).body
     tag = f"{digest}:{name}" + (f":{against}" if against else "")
     if entry_point is not None:
         tag += f":{quote(entry_point, safe='')}"
@@ -290,8 +287,10 @@ async def _export(
     headers = {"ETag": f'"{tag}"', "Cache-Control": CACHE_CONTROL, "Vary": "Accept"}
     if matches_tag(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    asked = {"format": name, "entry_point": entry_point, "weights": weights}
-    frame = await unless_disconnected(request, _write(state, tenant, asked, old, new))
+    asked = {"format": name, "entry_point": entry_point, "weights": weights, "against": len(old)}
+    limits = Limits(state.settings.deadline_max_seconds + state.settings.deadline_grace_seconds)
+    work = run_task(state.pool, "export", {**state.limits, **asked}, old + new, limits, tenant=tenant)
+    frame = await unless_disconnected(request, work)
     if frame is None:
         return Response(status_code=GONE)
     note(request.scope, digest=digest, format=name)
@@ -305,15 +304,48 @@ async def _export(
     return Response(frame.body, media_type=media_type, headers=headers)
 
 
-async def _kept_body(request: Request, digest: str) -> bytes:
-    kept = await _PLANS.find(request, digest)
-    if kept is None:
-        raise _PLANS.missing(digest)
-    return kept.body
+# ------------------------------------------------------------------------------------------- layouts
+
+_LAYOUTS: Final = ContentAddressed("layout", "layouts")
+
+LayoutDigest = Annotated[
+    str,
+    Path(
+        description="Digest of a layout: the entity tag of the answer that had it.",
+        openapi_examples=named("layout_digest"),
+    ),
+]
 
 
-async def _write(state: State, tenant: str, asked: Mapping[str, str | None], old: bytes, new: bytes) -> Frame:
-    settings = state.settings
-    limits = Limits(settings.deadline_max_seconds + settings.deadline_grace_seconds)
-    head = {**state.limits, **asked, "against": len(old)}
-    return await run_task(state.pool, "export", head, old + new, limits, tenant=tenant)
+@layouts.post(
+    "/v1/layout",
+    **computed(
+        "Place buffers with known lifespans",
+        request_body(LayoutRequest, "buffers"),
+        answer(LayoutDocument, "The layout; its digest is the entity tag.", "layout"),
+        *ANY_PROBLEM, "too-many-buffers", "invalid-options", "invalid-problem", "capacity-exceeded",
+        cached=True,
+    ),
+)  # fmt: skip
+async def place_buffers(request: Request) -> Response:
+    """Place buffers with known lifespans in one arena and prove how good the layout is.
+
+    The answer has every buffer with its offset, the peak, and a certificate with the lower bound.
+    As for plans, the same request gets the same bytes as long as it names no deadline; such
+    layouts are kept and can be fetched again under their digest.
+    """
+    return await _LAYOUTS.answer(request)
+
+
+@layouts.get(
+    "/v1/layouts/{digest}",
+    summary="A layout by its digest",
+    responses={
+        200: answer(LayoutDocument, "The layout.", "layout"),
+        304: NOT_MODIFIED,
+        **problems("layout-not-found"),
+    },
+)
+async def get_layout(request: Request, digest: LayoutDigest) -> Response:
+    """A layout that this service made before, by its digest, as long as it is kept in memory."""
+    return await _LAYOUTS.stored(request, digest)

@@ -10,10 +10,9 @@ import pytest
 
 from service.auth import table
 from service.auth.gate import Gate
-from service.auth.keys import Key, digest_of, new_key, read_key
 from service.auth.quotas import Quotas, hour_of
 from service.auth.registry import Registry
-from service.auth.table import Tenant
+from service.auth.table import Key, Tenant, digest_of, new_key, read_key
 from service.problems import Problem
 from service.store import Store, schema
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from service.auth.keys import read_key
+from service.auth.table import read_key
 from service.cli.commands import app
 from solver.removed import REMOVED
 

@@ -21,9 +21,8 @@ from starlette.routing import Mount
 from structlog.testing import capture_logs
 
 from service.auth import table
-from service.auth.keys import Key, new_key
 from service.auth.principal import ALL_SCOPES, needed_scope
-from service.auth.table import Tenant
+from service.auth.table import Key, Tenant, new_key
 from service.http.app import create_app
 from service.http.examples import example
 from service.settings import Settings

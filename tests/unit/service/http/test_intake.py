@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.http.intake import FREE_BYTES, Intake, IntakeBody
+from service.jobs.frames import Spool, pieces
 from service.jobs.requests import named_deadline
-from service.jobs.spool import Spool, pieces
 from service.problems import Problem
 
 CHUNK = b"x" * FREE_BYTES

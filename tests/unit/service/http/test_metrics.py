@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from service.jobs.orders import TASKS
+from service.jobs.requests import TASKS
 from service.problems import CATALOGUE
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/observability.md"

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import LogCapture
 
 from service.http.middleware import RequestContext
-from service.http.scopes import note
+from service.http.responses import note
 
 RUNNING: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 from fastapi import FastAPI
 
-from service.jobs.orders import TASKS
+from service.jobs.requests import TASKS
 
 PAGE = files("service.http.web").joinpath("page")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Connection, func, select, update
 
-from service.jobs.blobs import Results
+from service.jobs.table import Results
 from service.problems import Problem
 from service.store import Store
 from service.store.schema import blobs, jobs, results

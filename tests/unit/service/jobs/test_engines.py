@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import Connection, text, update
 
-from service.jobs.blobs import Graphs, Results, StoredGraph
 from service.jobs.engine import JobEngine
 from service.jobs.model import Job, State
+from service.jobs.table import Graphs, Results, StoredGraph
 from service.problems import Problem
 from service.store import Store, open_store, upgrade
 from service.store.schema import jobs

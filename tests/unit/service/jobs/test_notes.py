@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from service.jobs.notes import MOST_BYTES, notes_headers, notes_text
-from service.jobs.query import in_flags
+from service.jobs.query import MOST_BYTES, in_flags, notes_headers, notes_text
 
 
 def test_flags_are_named_as_parameters() -> None:

@@ -20,8 +20,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from service.jobs.frames import Frame
-from service.jobs.pool import SMALL_BYTES, WorkerPool
-from service.jobs.protocol import Limits, run_task
+from service.jobs.pool import SMALL_BYTES, Limits, WorkerPool, run_task
 from service.problems import Problem
 
 ROOT = Path(__file__).resolve().parents[4]

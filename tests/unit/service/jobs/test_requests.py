@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.jobs.orders import read_order
-from service.jobs.requests import MEMBERS, check_members, stored_of, with_graph
+from service.jobs.requests import MEMBERS, check_members, read_order, stored_of, with_graph
 from service.problems import Problem
 from solver.canonical import to_bytes
 from solver.errors import ArenaplanError

@@ -11,8 +11,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from service.auth import table as users
-from service.jobs.blobs import Graphs, Results
 from service.jobs.model import State
+from service.jobs.table import Graphs, Results
 from service.problems import Problem
 from service.store import Store, check_schema, open_store, upgrade
 from service.store.repair import examine, recover
