@@ -100,7 +100,7 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
         if job.state is State.FAILED and job.error is not None:
             raise Problem(**job.error)
         if job.state is State.SUCCEEDED:
-            answer = await engine.answer(principal.tenant, job.id)
+            answer = await engine.table.answer(principal.tenant, job.id)
     except Problem as problem:  # the job is accepted, and says later what came of it
         if problem.kind.code != "database-unavailable":
             raise

@@ -24,7 +24,7 @@ from solver.documents import (
     TradeOffDocument,
     VerdictDocument,
 )
-from solver.documents.options import LayoutOptionFields, OptionFields
+from solver.documents.options import ImportFields, LayoutOptionFields, OptionFields
 from solver.options import DEPLOYMENT_OPTIONS
 from solver.plan import MAX_ENTRIES, MAX_TIES
 
@@ -33,6 +33,7 @@ __all__ = [
     "EntryPointRequest",
     "ExplainRequest",
     "JobDocument",
+    "JobOptions",
     "JobRequest",
     "JobsDocument",
     "LayoutRequest",
@@ -181,6 +182,18 @@ class ValidateRequest(_Strict):
     seed: Annotated[int, Field(ge=0, description="Seed of the random batches.")] = 0
 
 
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Removes what generated clients would send: options of a layout in the request of a plan."""
+    for option in schema["properties"].values():
+        option.pop("default", None)
+
+
+class JobOptions(OptionFields, ImportFields, LayoutOptionFields):
+    """Options of a job: of its plan or its layout, and of how a stored model is trained."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+
 class JobRequest(_Strict):
     """Work that outlives the request. The synchronous route of the task describes `request`."""
 
@@ -194,7 +207,7 @@ class JobRequest(_Strict):
         Field(pattern="^[0-9a-f]{64}$", description="What is stored under /v1/graphs/{digest}."),
     ] = None
     options: Annotated[
-        dict[str, Any] | None, Field(description="Those of the request, where it has nothing else.")
+        JobOptions | None, Field(description="Those of the request, where it has nothing else.")
     ] = None
 
 
@@ -311,6 +324,11 @@ MODELS: Final = (
 
 def narrow(schemas: dict[str, Any], settings: Settings) -> None:
     """Narrow numbers to those that this service takes."""
-    for model in (schemas["PlanRequestOptions"], schemas["LayoutRequestOptions"]):
-        model["properties"]["deadline_seconds"]["anyOf"][0]["maximum"] = settings.deadline_max_seconds
+    longest = settings.deadline_max_seconds
+    for name, seconds in (
+        ("PlanRequestOptions", longest),
+        ("LayoutRequestOptions", longest),
+        ("JobOptions", settings.job_max_seconds),
+    ):
+        schemas[name]["properties"]["deadline_seconds"]["anyOf"][0]["maximum"] = seconds
     schemas["ValidateRequest"]["properties"]["steps"]["maximum"] = settings.validate_max_steps

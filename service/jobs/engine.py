@@ -35,7 +35,7 @@ from typing import Any, Final
 import structlog
 
 from service.jobs.frames import Frame
-from service.jobs.model import Answer, Job, NewJob, State
+from service.jobs.model import Job, NewJob, State
 from service.jobs.pool import Limits, Worker, WorkerPool, converse
 from service.jobs.requests import with_graph
 from service.jobs.table import LEASE_SECONDS, Claim, JobTable, Results
@@ -297,8 +297,9 @@ JOBS: Final = ""
 
 
 class JobEngine(ABC):
-    """Jobs by tenant and id, as rows of a table that is polled for changes. `start` is each engine's.
+    """Jobs by tenant and id, as rows of a `table` that is polled for changes. `start` is each engine's.
 
+    Jobs, pages of them and answers are read from the table.
     Every method raises `Problem` ``database-unavailable`` in bad times.
     """
 
@@ -324,24 +325,6 @@ class JobEngine(ABC):
         Raises `Problem` ``idempotency-conflict`` for another request, ``too-many-jobs``, ``graph-not-found``.
         """
         return await self.table.submit(job)
-
-    async def get(self, tenant: str, job: str) -> Job:
-        """Raises `Problem` ``job-not-found``."""
-        return await self.table.get(tenant, job)
-
-    async def page(
-        self, tenant: str, *, state: State | None = None, limit: int = 50, after: str | None = None
-    ) -> list[Job]:
-        """Jobs of a tenant, the newest first; `after` is the last one that is known already."""
-        return await self.table.page(tenant, state=state, limit=limit, after=after)
-
-    async def answer(self, tenant: str, job: str) -> Answer:
-        """The result of the job.
-
-        Raises `Problem` ``job-not-found``, ``job-not-finished``, ``job-failed``, ``job-cancelled`` or
-        ``job-expired``.
-        """
-        return await self.table.answer(tenant, job)
 
     async def cancel(self, tenant: str, job: str) -> Job:
         """Ask for the end of a job; one that is finished stays as it is. Raises ``job-not-found``."""

@@ -37,6 +37,7 @@ __all__ = [
     "model_work",
     "named_deadline",
     "option_names",
+    "parsed_json",
     "read_order",
     "read_request",
     "stored_of",
@@ -128,14 +129,19 @@ def named_deadline(body: bytes | Spool) -> float | None:
     return max(deadlines, default=None)
 
 
+def parsed_json(body: bytes) -> Any:
+    """The value of a body. Raises `Problem` ``invalid-json``."""
+    try:
+        return documents.parse_json(body)
+    except DocumentError as error:
+        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
+
+
 def read_request(
     body: bytes, required: tuple[str, ...], optional: tuple[str, ...], inside: Inside | None = None
 ) -> dict[str, Any]:
     """The members of the request. Raises `Problem` for what is not JSON, and as `check_members`."""
-    try:
-        request = documents.parse_json(body)
-    except DocumentError as error:
-        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
+    request = parsed_json(body)
     if not isinstance(request, dict):
         remedy = f"Send one object with {_listed(required + optional)}."
         raise Problem("invalid-request", "The body is not a JSON object.", remedy=remedy, pointer="")

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from service.jobs.query import in_query
-from service.jobs.requests import MEMBERS, check_members, limited_options, read_request, stored_of
+from service.jobs.requests import (
+    MEMBERS,
+    check_members,
+    limited_options,
+    parsed_json,
+    read_request,
+    stored_of,
+)
 from service.problems import Problem, problem_from
 from solver import documents
-from solver.errors import ArenaplanError, DocumentError, json_pointer
+from solver.errors import ArenaplanError, json_pointer
 from solver.importers.registry import unknown_format
 from solver.options import DEPLOYMENT_OPTIONS, IMPORT_OPTIONS, MEASURES, REQUEST_OPTIONS, former_option
 from solver.plan import Deployment, Plan
 from solver.requests import Request, Source, Stored, Wanted
 from solver.verdict import MOST_POINTS
 
-__all__ = ["Asked", "Path", "read_asked", "said_of_a_query"]
+__all__ = ["Asked", "Path", "inside", "read_asked", "said_of_a_query"]
 
 #: Keys and indexes that lead to a part of a request.
 Path = tuple[str | int, ...]
@@ -75,9 +82,9 @@ def read_asked(task: str, body: bytes, limits: Mapping[str, Any]) -> Asked:
     if stored.inline:
         members = {**stored.members, **read_request(stored.content, required, optional)}
     else:
-        members = {**stored.members, required[0]: _parsed(stored.content)}
+        members = {**stored.members, required[0]: parsed_json(stored.content)}
         check_members(members, required, optional)
-    with _inside("options"):
+    with inside("options"):
         options = limited_options(documents.load_options(members.get("options", {})), limits)
     beside = _beside(stored.wanted, members, "", limits)
     is_deployment = stored.wanted == "plan" and not _DEPLOYED.isdisjoint(members)
@@ -107,7 +114,7 @@ def _asked_of_model(stored: Stored, limits: Mapping[str, Any]) -> Asked:
     texts that are JSON are what they say."""
     choices, members, fields = _of_query(stored.wanted, stored.choices or {})
     source = Source(stored.content, choices=choices)
-    with _inside("query"), said_of_a_query():
+    with inside("query"), said_of_a_query():
         options = documents.load_options(fields)
     options = limited_options(options, limits)
     beside = _beside(stored.wanted, members, "/query", limits)
@@ -136,7 +143,7 @@ def _with_entries(
             pointer=json_pointer((*(("query",) if prefix else ()), "like")),
         )
     rows = {name: members[name] for name in ("entries", "ties") if name in members}
-    with _inside(*prefix):
+    with inside(*prefix):
         specs, ties = documents.load_entries(rows)
     own = dict[int, Source]()
     for k, row in enumerate(rows.get("entries", ())):
@@ -144,13 +151,6 @@ def _with_entries(
             _check_document(row["graph"], ("entries", k, "graph"), None, limits)
             own[k] = Source(row["graph"])
     return replace(request, entries=specs, ties=ties, entry_models=own)
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        return documents.parse_json(content)
-    except DocumentError as error:
-        raise Problem("invalid-json", error.message, remedy=error.remedy, pointer=error.pointer) from error
 
 
 def _documents(members: Mapping[str, Any], single: str) -> Iterator[tuple[str, Path, Any]]:
@@ -191,16 +191,16 @@ def _check_document(document: Any, place: Path, format_: str | None, limits: Map
 def _beside(task: str, members: Mapping[str, Any], pointer: str, limits: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a request by the members beside its models. `pointer` leads to the object of these."""
 
-    def whole(name: str, default: int, least: int, most: int) -> int:
+    def value_of(name: str, default: Any, is_right: Callable[[Any], bool], remedy: str) -> Any:
         value = members.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise Problem(
-                "invalid-request",
-                f'"{name}" is {json.dumps(value):.40}.',
-                remedy=f"Give a whole number from {least} to {most}.",
-                pointer=f"{pointer}/{name}",
-            )
-        return value
+        if is_right(value):
+            return value
+        detail = f'"{name}" is {json.dumps(value):.40}.'
+        raise Problem("invalid-request", detail, remedy=remedy, pointer=f"{pointer}/{name}")
+
+    def whole(name: str, default: int, least: int, most: int) -> Any:
+        remedy = f"Give a whole number from {least} to {most}."
+        return value_of(name, default, lambda value: type(value) is int and least <= value <= most, remedy)
 
     match task:
         case "plan" | "program":
@@ -208,43 +208,32 @@ def _beside(task: str, members: Mapping[str, Any], pointer: str, limits: Mapping
         case "tradeoff":
             return {"points": whole("points", 10, 2, MOST_POINTS)}
         case "explain":
-            return {"training": _training(members, pointer), **_scores(members, pointer)}
+            training = value_of(
+                "training", True, lambda value: isinstance(value, bool), "Give true or false."
+            )
+            scores = value_of("scores", None, _are_scores, _GIVE_SCORES)
+            if scores is None:
+                return {"training": training}
+            by_name = {} if scores == "bytes" else {"scores": scores}
+            return {"training": training, "chooses": True, **by_name}
         case "validate":
             most = limits["validate_max_steps"]
             steps, seed = whole("steps", min(5, most), 1, most), whole("seed", 0, 0, 2**63 - 1)
-            with _inside("plan"):
+            with inside("plan"):
                 return {"steps": steps, "seed": seed, "plan": documents.load_planned(members["plan"])}
     return {}
 
 
-def _training(members: Mapping[str, Any], pointer: str) -> bool:
-    training = members.get("training", True)
-    if not isinstance(training, bool):
-        raise Problem(
-            "invalid-request",
-            f'"training" is {json.dumps(training):.40}.',
-            remedy="Give true or false.",
-            pointer=f"{pointer}/training",
-        )
-    return training
+_GIVE_SCORES: Final = (
+    'Give numbers by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}, or "bytes".'
+)
 
 
-def _scores(members: Mapping[str, Any], pointer: str) -> dict[str, Any]:
-    """The scores of layers, by which what to train is chosen."""
-    scores = members.get("scores")
-    if scores is None:
-        return {}
-    if scores == "bytes":
-        return {"chooses": True}
-    if not isinstance(scores, dict) or not all(type(each) in (int, float) for each in scores.values()):
-        raise Problem(
-            "invalid-request",
-            f'"scores" is {json.dumps(scores):.40}.',
-            remedy='Give numbers by the name of an operation or parameter, as {"conv1": 0.2, "fc": 3}, or'
-            ' "bytes".',
-            pointer=f"{pointer}/scores",
-        )
-    return {"chooses": True, "scores": scores}
+def _are_scores(value: Any) -> bool:
+    """Whether layers can be chosen by the value; None leaves out the choice."""
+    if isinstance(value, dict):
+        return all(type(score) in (int, float) for score in value.values())
+    return value is None or bool(value == "bytes")
 
 
 def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | None:
@@ -260,12 +249,12 @@ def _old_plan(members: Mapping[str, Any], pointer: str) -> Plan | Deployment | N
             " another tool.",
             pointer=f"{pointer}/like",
         )
-    with _inside(*pointer.strip("/").split("/") if pointer else (), "like"):
+    with inside(*pointer.strip("/").split("/") if pointer else (), "like"):
         return documents.load_planned(like)
 
 
 @contextlib.contextmanager
-def _inside(*prefix: str) -> Iterator[None]:
+def inside(*prefix: str) -> Iterator[None]:
     """Errors of the core, turned into problems that point into the request."""
     try:
         yield

@@ -290,14 +290,16 @@ class JobTable:
         return first, False
 
     async def get(self, tenant: str, job: str) -> Job:
-        """As `JobEngine.get`."""
+        """Raises `Problem` ``job-not-found``."""
         job_now = await self._store.read(lambda connection: _find(connection, tenant, job))
         if job_now is None:
             raise _job_not_found(job)
         return job_now
 
-    async def page(self, tenant: str, *, state: State | None, limit: int, after: str | None) -> list[Job]:
-        """As `JobEngine.page`."""
+    async def page(
+        self, tenant: str, *, state: State | None = None, limit: int = 50, after: str | None = None
+    ) -> list[Job]:
+        """Jobs of a tenant, the newest first; `after` is the last one that is known already."""
         query = select(*_VISIBLE).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
         if state is not None:
             query = query.where(jobs.c.state == state)
@@ -308,7 +310,11 @@ class JobTable:
         return [_job(row) for row in rows]
 
     async def answer(self, tenant: str, job: str) -> Answer:
-        """As `JobEngine.answer`."""
+        """The result of the job.
+
+        Raises `Problem` ``job-not-found``, ``job-not-finished``, ``job-failed``, ``job-cancelled`` or
+        ``job-expired``.
+        """
 
         stored = and_(blobs.c.tenant == jobs.c.tenant, blobs.c.digest == jobs.c.result)
         query = select(*_VISIBLE, jobs.c.facts, blobs.c.body).outerjoin(blobs, stored)

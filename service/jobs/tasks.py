@@ -11,7 +11,7 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeVar
@@ -27,7 +27,7 @@ from service.jobs.requests import (
     stored_of,
     with_deadline,
 )
-from service.jobs.subjects import Asked, read_asked, said_of_a_query
+from service.jobs.subjects import inside, read_asked, said_of_a_query
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
@@ -73,11 +73,10 @@ class _Clock:
 
     def shortened(self, options: Options) -> Options:
         """The options with what is left of their deadline."""
-        return with_deadline(options, self.left(options.deadline_seconds))
-
-    def left(self, seconds: float | None) -> float | None:
-        """What is left of a deadline."""
-        return None if seconds is None else max(0.0, seconds - (time.monotonic() - self.began))
+        seconds = options.deadline_seconds
+        if seconds is None:
+            return options
+        return with_deadline(options, max(0.0, seconds - (time.monotonic() - self.began)))
 
 
 @contextlib.contextmanager
@@ -114,18 +113,6 @@ def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterat
 
 
 @contextlib.contextmanager
-def _inside(*prefix: str) -> Iterator[None]:
-    """Errors of the core, turned into problems that point into the request."""
-    try:
-        yield
-    except ArenaplanError as error:
-        problem = problem_from(error, prefix)
-        if isinstance(error, CapacityError):
-            _tell_of_capacity(problem, error)
-        raise problem from error
-
-
-@contextlib.contextmanager
 def _stage(channel: Channel, name: str) -> Iterator[None]:
     """Tell the service how long this took, for metrics and traces."""
     began = time.perf_counter()
@@ -136,12 +123,12 @@ def _stage(channel: Channel, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _problems(asked: Asked, work: Work) -> Iterator[None]:
+def _problems(problem_of: Callable[[ArenaplanError], Problem], work: Work | None = None) -> Iterator[None]:
     """Errors of the core, turned into problems that point into the request."""
     try:
         yield
     except ArenaplanError as error:
-        problem = asked.problem(error)
+        problem = problem_of(error)
         if isinstance(error, CapacityError):
             _tell_of_capacity(problem, error, work)
         raise problem from error
@@ -206,12 +193,14 @@ def _follower(channel: Channel) -> Follower:
 def _send_plan(kind: str, planned: Planned, channel: Channel, key: str) -> None:
     plans = _plans_of(planned)
     options = plans[0].options
+    claims = {arena.certificate.status.value for plan in plans for arena in plan.arenas}
     facts = {
         "key": key,
         "digest": planned.digest,
         "deterministic": all(plan.deterministic for plan in plans),
         "arena_bytes": planned.arena_bytes,
-        "status": _status(plans),
+        # The weakest claim of any arena.
+        "status": "optimal" if claims <= {"optimal"} else "feasible",
         "seconds": options.deadline_seconds,
         "solver": options.solver,
         "lower_bound": planned.lower_bound,
@@ -234,12 +223,6 @@ def _each(planned: Planned, change: Callable[[Plan], Plan]) -> Planned:
     return with_deployment_digest(dataclasses.replace(planned, entry_points=entry_points))
 
 
-def _status(plans: Iterable[Plan]) -> str:
-    """The weakest claim of any arena."""
-    claims = {arena.certificate.status.value for plan in plans for arena in plan.arenas}
-    return "optimal" if claims <= {"optimal"} else "feasible"
-
-
 def _ask(task: str, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Answer a request about networks: its models are read within the deadline, which counts from here."""
     with _reading(body, limits, channel) as clock:
@@ -257,14 +240,14 @@ def _ask(task: str, limits: Mapping[str, Any], body: bytes, channel: Channel) ->
             limits=Limits(limits["max_operations"]),
         )
         options = work.request.options
-        with _problems(asked, work):
+        with _problems(asked.problem, work):
             key = work.key if wanted in ("plan", "deployment") else ""
             if wanted == "validation":
                 work.graphs()
             elif not key:
                 work.model()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_problems(asked, work))
+        stack.enter_context(_problems(asked.problem, work))
         if key:
             _answer(lambda options: work.result(options).value, options, channel, key, clock)
             return
@@ -345,16 +328,25 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
     with _reading(body, limits, channel) as clock:
         request = read_request(stored_of("layout", body).content, *MEMBERS["layout"])
-        with _inside("options"):
+        with inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
         _check_buffers(request["problem"], limits["max_buffers"])
-        with _inside("problem"):
+        with inside("problem"):
             problem = documents.load_buffers(request["problem"])
-        key = _layout_key(problem, options)
+        parts = (documents.dump_buffers(problem), documents.dump_layout_options(options))
+        key = hashlib.sha256(b"\0".join(parts)).hexdigest()
     if options.deadline_seconds is None and not channel.offer(key):
         channel.send("result", {})
         return
-    with _inside("problem"), _own_capacity(options):
+
+    def problem_of(error: ArenaplanError) -> Problem:
+        """The capacity is that of the buffers if the options have none."""
+        refusal = problem_from(error, ("problem",))
+        if isinstance(error, CapacityError) and options.capacity is None:
+            refusal.pointer = "/problem/capacity"
+        return refusal
+
+    with _problems(problem_of):
         if options.deadline_seconds is not None:
             _send_layout_fallback(problem, options, channel, key)
         with _stage(channel, "layout"):
@@ -372,24 +364,6 @@ def _check_buffers(document: Any, most: int) -> None:
             remedy="Place fewer at a time, or run `arenaplan solve`, which has no limit.",
             pointer="/problem/buffers",
         )
-
-
-def _layout_key(problem: Buffers, options: LayoutOptions) -> str:
-    parts = (documents.dump_buffers(problem), documents.dump_layout_options(options))
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
-
-
-@contextlib.contextmanager
-def _own_capacity(options: LayoutOptions) -> Iterator[None]:
-    """Point to the capacity of the buffers where the options have none."""
-    try:
-        yield
-    except CapacityError as error:
-        problem = problem_from(error)
-        _tell_of_capacity(problem, error)
-        if options.capacity is None:
-            problem.pointer = "/problem/capacity"
-        raise problem from error
 
 
 def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -> None:
@@ -437,7 +411,7 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     Of a plan with entry points the one that `entry_point` names, or all of them.
     """
     name, size, entry_point = head["format"], head["against"], head["entry_point"]
-    with _inside("query"), said_of_a_query():
+    with inside("query"), said_of_a_query():
         plan = documents.load_planned(body[size:])
         if size:
             old, new = plans_to_compare(documents.load_planned(body[:size]), plan, entry_point)
@@ -474,7 +448,12 @@ def warm() -> Mapping[str, bool] | None:
                 return None
             case failed if failed:
                 load_compiled()  # fails as fast, and logs the reason
-    available = {"compiled_search": _compiled(), "cp_sat": _load_cp_sat()}
+    try:
+        importlib.import_module("ortools.sat.python.cp_model")
+        has_cp_sat = True
+    except ImportError as error:
+        _log.warning("Layouts are made without CP-SAT: %s", error)
+        has_cp_sat = False
     # Documents and targets load one by one, when they are first asked for.
     for name in documents.__all__:
         getattr(documents, name)
@@ -483,16 +462,7 @@ def warm() -> Mapping[str, bool] | None:
     # and no cancelling is noticed.
     gc.collect()
     gc.freeze()
-    return available
-
-
-def _load_cp_sat() -> bool:
-    try:
-        importlib.import_module("ortools.sat.python.cp_model")
-    except ImportError as error:
-        _log.warning("Layouts are made without CP-SAT: %s", error)
-        return False
-    return True
+    return {"compiled_search": _compiled(), "cp_sat": has_cp_sat}
 
 
 #: A model is planned under a name of its own, which the table of jobs has kept since there were models.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 from io import BytesIO
@@ -56,6 +57,32 @@ def test_a_graph_gets_its_plan(client: ModuleType, server: Server, name: str) ->
     assert isinstance(answer.parsed, models.PlanDocument)
     assert answer.parsed.to_dict() == json.loads(answer.content)
     assert answer.parsed.digest == load_plan(answer.content).digest
+
+
+def test_a_job_has_typed_options(client: ModuleType, server: Server) -> None:
+    """Of a plan of a graph, and of how a stored model is trained; nothing else is sent with them."""
+    models, jobs = part(client, "models"), part(client, "api.jobs.submit_job")
+    result = part(client, "api.jobs.get_job_result")
+    model = perceptron().SerializeToString()
+    digest = hashlib.sha256(model).hexdigest()
+    orders = (
+        ({"request": models.JobRequestRequestType0.from_dict({"graph": example("tiny")["graph"]})}, {}),
+        ({"graph": digest}, {"loss": models.JobOptionsLossType0("cross-entropy"), "dim": ["n=4"]}),
+    )
+    headers = {"content-type": "application/octet-stream"}
+    with client.Client(base_url=server.url) as service:
+        http = service.get_httpx_client()
+        assert http.put(f"/v1/graphs/{digest}", content=model, headers=headers).is_success
+        for more, chosen in orders:
+            options = models.JobOptions(
+                capacity="1MiB", only=[models.JobOptionsOnlyType0Item("order")], **chosen
+            )
+            body = models.JobRequest(task=models.JobRequestTask("plan"), options=options, **more)
+            answer = jobs.sync_detailed(client=service, body=body)
+            assert isinstance(answer.parsed, models.JobDocument), answer.content
+            http.get(answer.parsed.links.events)  # ends with the job
+            plan = load_plan(result.sync_detailed(answer.parsed.id, client=service).content)
+            assert (plan.options.capacity, plan.options.order) == (2**20, True)
 
 
 def test_a_model_gets_its_plan_with_a_loss(client: ModuleType, server: Server) -> None:

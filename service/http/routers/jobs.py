@@ -159,7 +159,7 @@ async def list_jobs(
 ) -> JSONResponse:
     """Jobs of the caller, the newest first. `next` is the path of the next page."""
     engine = state_of(request).backend.stored.jobs
-    rows = await engine.page(principal_of(request).tenant, state=state, limit=limit + 1, after=after)
+    rows = await engine.table.page(principal_of(request).tenant, state=state, limit=limit + 1, after=after)
     page, root = rows[:limit], request.scope.get("root_path", "")
     more = None
     if len(rows) > limit:
@@ -176,7 +176,7 @@ async def list_jobs(
 )
 async def get_job(request: Request, id: Id) -> Response:
     """A job as it is now: its state, and how far it is."""
-    status = await state_of(request).backend.stored.jobs.get(principal_of(request).tenant, id)
+    status = await state_of(request).backend.stored.jobs.table.get(principal_of(request).tenant, id)
     return job_response(request, status)
 
 
@@ -199,7 +199,7 @@ async def get_job(request: Request, id: Id) -> Response:
 async def get_job_result(request: Request, id: Id) -> Response:
     """The very answer of the synchronous route; 409 `job-failed`, with its problem, of a job that failed."""
     stored = state_of(request).backend.stored
-    return answer_response(request, await stored.jobs.answer(principal_of(request).tenant, id))
+    return answer_response(request, await stored.jobs.table.answer(principal_of(request).tenant, id))
 
 
 @router.delete(
@@ -243,7 +243,7 @@ async def stream_job_events(
     changed since. A line of comment after silence says that the stream is alive.
     """
     state = state_of(request)
-    status = await state.backend.stored.jobs.get(principal_of(request).tenant, id)
+    status = await state.backend.stored.jobs.table.get(principal_of(request).tenant, id)
     known = int(last) if last is not None and last.isdecimal() and len(last) < 19 else 0
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     stream = _events(request, state, status, known)

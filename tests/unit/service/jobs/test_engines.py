@@ -49,7 +49,7 @@ async def test_a_job_ends_with_its_result(engine: JobEngine) -> None:
     done = await finished(engine, job)
     assert (done.state, done.attempts, done.error) == (State.SUCCEEDED, 1, None)
     assert done.created <= (done.started or 0) <= (done.finished or 0)
-    answer = await engine.answer("default", job.id)
+    answer = await engine.table.answer("default", job.id)
     assert answer.body == b"hello"
     assert answer.facts == {"name": "plans/dddddddd", "kept": True}
 
@@ -58,7 +58,7 @@ async def test_a_job_fails_with_its_problem(engine: JobEngine) -> None:
     job, _ = await engine.submit(new_job("problem\nshapes differ"))
     assert (await finished(engine, job)).state is State.FAILED
     with pytest.raises(Problem) as caught:
-        await engine.answer("default", job.id)
+        await engine.table.answer("default", job.id)
     problem = caught.value
     assert (problem.kind.code, problem.kind.status) == ("job-failed", 409)
     assert "shapes differ" in problem.detail
@@ -73,14 +73,14 @@ async def test_a_job_fails_with_its_problem(engine: JobEngine) -> None:
 async def test_many_jobs(engine: JobEngine) -> None:
     accepted = await asyncio.gather(*(engine.submit(new_job(f"echo\n{k}")) for k in range(20)))
     ended = await asyncio.gather(*(finished(engine, job) for job, _ in accepted))
-    answers = [(await engine.answer("default", job.id)).body for job in ended]
+    answers = [(await engine.table.answer("default", job.id)).body for job in ended]
     assert answers == [b"%d" % k for k in range(20)]
 
 
 async def test_no_result_before_the_end(engine: JobEngine) -> None:
     job, _ = await engine.submit(new_job("hang"))
     with pytest.raises(Problem) as caught:
-        await engine.answer("default", job.id)
+        await engine.table.answer("default", job.id)
     assert caught.value.kind.code == "job-not-finished"
     await engine.cancel("default", job.id)
 
@@ -95,7 +95,7 @@ async def test_cancelling_a_job_that_runs_ends_its_process(engine: JobEngine) ->
     assert (await finished(engine, job)).state is State.CANCELLED
     assert not is_running(pid)
     with pytest.raises(Problem) as caught:
-        await engine.answer("default", job.id)
+        await engine.table.answer("default", job.id)
     assert caught.value.kind.code == "job-cancelled"
     assert (await engine.cancel("default", job.id)).state is State.CANCELLED
     assert (await finished(engine, (await engine.submit(new_job("echo\nnext")))[0])).state is State.SUCCEEDED
@@ -109,7 +109,7 @@ async def test_cancelling_a_job_that_waits(store: Store) -> None:
         assert (await engine.cancel("default", second.id)).state is State.CANCELLED
         await engine.cancel("default", first.id)
         assert (await finished(engine, first)).state is State.CANCELLED
-        assert (await engine.get("default", second.id)).attempts == 0
+        assert (await engine.table.get("default", second.id)).attempts == 0
 
 
 async def test_cancelled_by_another_process(engine: JobEngine, store: Store) -> None:
@@ -155,7 +155,7 @@ async def test_a_job_whose_machine_dies_is_begun_again(store: Store) -> None:
     async with running_engine(store) as engine:
         done = await finished(engine, job)
         assert (done.state, done.attempts) == (State.SUCCEEDED, 2)
-        assert (await engine.answer("default", job.id)).body == b"saved"
+        assert (await engine.table.answer("default", job.id)).body == b"saved"
     # Not dead after all: what it says now is of no interest.
     assert await table.succeed(lost, b"late", {}) is False
     assert await table.give_back(lost) is False
@@ -222,11 +222,11 @@ async def test_the_same_key_is_the_same_job(engine: JobEngine) -> None:
 
 async def test_nobody_sees_the_jobs_of_another_tenant(engine: JobEngine) -> None:
     job, _ = await engine.submit(new_job("echo\nmine"))
-    for method in (engine.get, engine.answer, engine.cancel):
+    for method in (engine.table.get, engine.table.answer, engine.cancel):
         with pytest.raises(Problem) as caught:
             await method("other", job.id)
         assert caught.value.kind.code == "job-not-found"
-    assert await engine.page("other") == []
+    assert await engine.table.page("other") == []
     await finished(engine, job)
 
 
@@ -236,9 +236,9 @@ async def test_pages(engine: JobEngine) -> None:
         await finished(engine, job)
     failed = await finished(engine, (await engine.submit(new_job("problem\nno")))[0])
     ids = sorted((job.id for job in (*made, failed)), reverse=True)
-    assert [job.id for job in await engine.page("default")] == ids
-    assert [job.id for job in await engine.page("default", limit=2, after=ids[1])] == ids[2:4]
-    assert [job.id for job in await engine.page("default", state=State.FAILED)] == [failed.id]
+    assert [job.id for job in await engine.table.page("default")] == ids
+    assert [job.id for job in await engine.table.page("default", limit=2, after=ids[1])] == ids[2:4]
+    assert [job.id for job in await engine.table.page("default", state=State.FAILED)] == [failed.id]
 
 
 async def test_as_many_jobs_as_may(store: Store) -> None:
@@ -276,7 +276,7 @@ async def test_a_request_that_refers_to_a_graph(engine: JobEngine, store: Store)
     await graphs.remove("default", digest)
     await finished(engine, job)
     expected = b'{"program":{"format": "arenaplan.graph"},"options": {}}'
-    assert (await engine.answer("default", job.id)).body == expected
+    assert (await engine.table.answer("default", job.id)).body == expected
 
 
 async def test_an_answer_is_computed_once(engine: JobEngine, store: Store) -> None:
@@ -285,7 +285,7 @@ async def test_an_answer_is_computed_once(engine: JobEngine, store: Store) -> No
     assert (await finished(engine, first)).state is State.SUCCEEDED
     again, _ = await engine.submit(new_job("offer\nnot the plan"))
     assert (await finished(engine, again)).state is State.SUCCEEDED
-    assert (await engine.answer("default", again.id)).body == b"the plan"
+    assert (await engine.table.answer("default", again.id)).body == b"the plan"
     assert await results.by_name("default", "plans/offered") == b"the plan"
     assert await results.by_name("other", "plans/offered") is None
 

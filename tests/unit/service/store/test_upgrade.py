@@ -57,10 +57,10 @@ def test_the_tables_are_those_of_this_version(store_of_0003: Store) -> None:
 async def test_jobs_with_a_webhook_run_without_it(store_of_0003: Store) -> None:
     upgrade(store_of_0003)
     async with running_engine(store_of_0003) as engine:
-        done = await finished(engine, await engine.get("acme", WAITING))
+        done = await finished(engine, await engine.table.get("acme", WAITING))
         assert (done.state, done.attempts) == (State.SUCCEEDED, 1)
-        assert (await engine.answer("acme", WAITING)).body == b"waits"
-        assert (await engine.answer("acme", ENDED)).body == b"ended"
+        assert (await engine.table.answer("acme", WAITING)).body == b"waits"
+        assert (await engine.table.answer("acme", ENDED)).body == b"ended"
 
 
 async def test_results_in_a_bucket_have_expired(store_of_0003: Store) -> None:
