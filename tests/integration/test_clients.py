@@ -20,9 +20,15 @@ from clients import (
     PlanResult,
     ProblemError,
 )
+from service.http.examples import example
 from tests.support.server import Server, running_server
 
 Graph = dict[str, Any]
+
+#: A program of two independent pairs of operations, and buffers that just fit their capacity of 12 bytes.
+PAIRS: Graph = example("parallel")["program"]
+BUFFERS: Graph = example("buffers")["problem"]
+ENTRIES: list[Any] = ["train", {"purpose": "infer", "batch": 1, "name": "camera"}]
 
 
 def test_jobs(server: Server, tiny: Graph, slow: Graph) -> None:
@@ -110,3 +116,88 @@ async def test_many_jobs_at_the_same_time(server: Server, tiny: Graph) -> None:
         sizes = [result.arena_bytes for result in results]
         assert sizes == sorted(set(sizes))
         assert await client.fits(tiny, results[0].arena_bytes, batch=20)
+
+
+def test_every_method(server: Server, tiny: Graph, mnist: Graph, tmp_path: Path) -> None:
+    for name, document in (("program", PAIRS), ("buffers", BUFFERS)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+    with Client(server.url) as client:
+        made = client.plan(tiny, batch=2)
+        assert client.ready()  # the plan has waited for a worker, without which the service is starting
+        assert client.stored_plan(made.digest).document == made.document
+        assert client.fits(tiny, made.arena_bytes, batch=2)
+        assert not client.fits(tiny, made.lower_bound // 2, batch=2)
+        assert client.validate(tiny, made.document, steps=2).identical
+
+        made = client.plan_program(PAIRS, parallelism=2)
+        assert (made.status, made.proof) == ("optimal", "max-load")
+        assert client.plan_program(tmp_path / "program.json", {"parallelism": 2}).cached
+        assert client.stored_plan(made.digest).document == made.document
+        with pytest.raises(ProblemError, match="batch is for graphs"):
+            client.plan_program(PAIRS, batch=2)
+
+        layout = client.layout(BUFFERS, solver="greedy")
+        assert (layout.peak, layout.lower_bound, layout.proof) == (12, 12, "max-load")
+        assert set(layout.offsets) == {buffer["id"] for buffer in BUFFERS["buffers"]}
+        assert client.layout(tmp_path / "buffers.json", solver="greedy") == client.stored_layout(
+            layout.digest
+        )
+        with pytest.raises(ProblemError, match="solver"):
+            client.layout(BUFFERS, solver="magic")
+
+        curve = client.tradeoff(mnist, points=4)
+        assert curve.points[0].extra == 0.0
+        assert curve.floor <= curve.points[-1].peak
+        verdict = client.explain(mnist, "16.6MB")
+        assert (verdict.status, verdict.extra) == ("impossible", None)
+        assert verdict.remedies[0].measures == ("rewrite", "1 MiB of scratch")
+        assert verdict.remedies[0].options["capacity"] == 16_600_000
+        best = client.plan(mnist, verdict.remedies[0].options)
+        assert best.arena_bytes == verdict.remedies[0].arena_bytes
+        with pytest.raises(ProblemError):
+            client.explain(mnist, 1, target="onert")
+
+        with pytest.raises(CapacityExceeded) as caught:
+            client.plan(mnist, capacity=17_100_000)
+        assert caught.value.available == 17_100_000
+        assert caught.value.verdict is not None
+        assert caught.value.verdict["recompute"] == "open"
+        with pytest.raises(CapacityExceeded) as caught:
+            client.plan_program(PAIRS, capacity=1000)
+        assert caught.value.verdict is None
+        with pytest.raises(CapacityExceeded) as caught:
+            client.layout(BUFFERS, capacity=11)
+        assert caught.value.excess == 1
+
+
+async def test_every_method_of_the_asynchronous_client(server: Server, tiny: Graph) -> None:
+    async with AsyncClient(server.url) as client:
+        powers = [2**k for k in range(4)]
+        plans = await asyncio.gather(*(client.plan(tiny, batch=k) for k in powers))
+        programs = await asyncio.gather(*(client.plan_program(PAIRS, alignment=k) for k in powers))
+        layouts = await asyncio.gather(*(client.layout(BUFFERS, capacity=99, alignment=k) for k in powers))
+        for answers in (plans, programs, layouts):
+            assert len({answer.digest for answer in answers}) == 4
+        assert (await client.validate(tiny, plans[0].document, steps=1)).identical
+        curve = await client.tradeoff(tiny, points=3, batch=4)
+        assert (await client.explain(tiny, curve.points[0].peak, batch=4)).status == "plan"
+
+
+async def test_entry_points_of_both_clients(server: Server, tiny: Graph) -> None:
+    with Client(server.url) as client:
+        deployment = client.deploy(tiny, ENTRIES, batch=4)
+        assert list(deployment.entry_points) == ["train", "camera"]
+        assert deployment.gap == 0.0
+        kept = client.stored_plan(deployment.digest)
+        assert (kept.document, kept.cached) == (deployment.document, True)
+        job = client.jobs.deploy(tiny, ENTRIES, batch=4)
+        assert job.wait().document == deployment.document
+        assert client.jobs.get(job.id).result().digest == deployment.digest
+        with pytest.raises(CapacityExceeded) as small:
+            client.deploy(tiny, ["infer"], capacity=100)
+        assert "Entry point 'infer' does not fit" in str(small.value)
+        with pytest.raises(ProblemError) as refused:
+            client.deploy({"a": tiny, "b": tiny}, ["infer"])
+        assert refused.value.pointer == "/entries/0"
+    async with AsyncClient(server.url) as asynchronous:
+        assert (await asynchronous.deploy(tiny, ENTRIES, batch=4)).document == deployment.document

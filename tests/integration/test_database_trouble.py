@@ -26,7 +26,7 @@ import pytest
 from service.auth import table
 from service.auth.principal import ALL_SCOPES
 from service.auth.table import Key, new_key
-from service.store import open_database, open_store, upgrade
+from service.store import open_store, upgrade
 from tests.support.postgres import Postgres, missing_programs, running_postgres
 from tests.support.server import PATIENCE, ROOT, Server, running_server
 
@@ -110,19 +110,23 @@ def assert_refused(answer: httpx.Response, *reasons: str) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def serving(url: str, tiny: Graph, **settings: object) -> Iterator[Service]:
+def with_new_key(url: str) -> dict[str, str]:
+    """The header with a key of a database, which has the tables of this version from now on."""
+    made = new_key()
     with contextlib.closing(open_store(url)) as store:
         upgrade(store)
-        made = new_key()
-        key = Key(made.id, "acme", "farm", ALL_SCOPES, made.digest, 1.0, None)
         with store.transaction() as connection:
-            table.add_key(connection, key)
+            table.add_key(connection, Key(made.id, "acme", "farm", ALL_SCOPES, made.digest, 1.0, None))
+    return {"Authorization": f"Bearer {made.text}"}
+
+
+@contextlib.contextmanager
+def serving(url: str, tiny: Graph, **settings: object) -> Iterator[Service]:
+    bearer = with_new_key(url)
     settings = {
         "workers": 2, "auth": "keys", "database_url": url, "database_seconds": 2,
         "quota_stored_bytes": "1GiB", **settings,
     }  # fmt: skip
-    bearer = {"Authorization": f"Bearer {made.text}"}
     with running_server(**settings) as server, server.client(headers=bearer) as http:
         service = Service(server, url, http, tiny)
         yield service
@@ -325,34 +329,13 @@ def test_sqlite_is_damaged_and_recovered(single: Service) -> None:
 
 def test_sqlite_that_may_only_be_read(tmp_path: Path, small: Graph) -> None:
     file = tmp_path / "jobs.db"
-    with contextlib.closing(open_database(f"sqlite:///{file}")) as store:
-        made = new_key()
-        with store.transaction() as connection:
-            table.add_key(connection, Key(made.id, "acme", "farm", ALL_SCOPES, made.digest, 1.0, None))
+    bearer = with_new_key(f"sqlite:///{file}")
     url = f"sqlite:///file:{file}?mode=ro&uri=true"
-    bearer = {"Authorization": f"Bearer {made.text}"}
     with (
         running_server(workers=1, auth="keys", database_url=url) as server,
         server.client(headers=bearer) as http,
     ):
         Service(server, url, http, small).assert_only_jobs_suffer("read-only", reads=True)
-
-
-@pytest.mark.parametrize("damage", ["damaged tables", "a newer version"])
-def test_a_file_that_cannot_be_used_at_the_start(damage: str, tmp_path: Path, tiny: Graph) -> None:
-    """The service says so in one line, and plans."""
-    file = tmp_path / "jobs.db"
-    with contextlib.closing(open_database(f"sqlite:///{file}")) as store, store.transaction() as connection:
-        connection.exec_driver_sql("update alembic_version set version_num = '9999'")
-    if damage == "damaged tables":
-        overwrite(file, 4096)
-    with running_server(workers=1, database_url=f"sqlite:///{file}") as server, server.client() as http:
-        (told,) = (event for event in server.log if event["event"] == "the database cannot be used")
-        assert told["reason"] == ("tables" if damage == "a newer version" else "damaged")
-        assert len(json.dumps(told)) < 1000
-        assert http.post("/v1/plan", json={"graph": tiny}).status_code == 200
-        answer = http.post("/v1/jobs", json={"task": "plan", "request": {"graph": tiny}})
-        assert_refused(answer, told["reason"])
 
 
 def test_postgresql_comes_later_than_the_service(own_postgres: Postgres, tiny: Graph) -> None:
@@ -398,11 +381,7 @@ def test_the_clock_is_set(kind: str, tmp_path: Path, small: Graph, postgres: Pos
             set_clock(hours)
             service.plan()
             service.assert_recovers()
-            made = new_key()
-            with contextlib.closing(open_store(url)) as store, store.transaction() as connection:
-                table.add_key(connection, Key(made.id, "acme", "new", ALL_SCOPES, made.digest, 1.0, None))
-            bearer = {"Authorization": f"Bearer {made.text}"}
-            new = service.http.post("/v1/plan", json={"graph": service.graph()}, headers=bearer)
+            new = service.http.post("/v1/plan", json={"graph": service.graph()}, headers=with_new_key(url))
             assert new.status_code == 200, new.text
             assert service.http.get(running["links"]["self"]).json()["attempts"] <= 1
         ended = service.http.delete(running["links"]["self"])

@@ -8,6 +8,7 @@ import json
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_a_job_has_typed_options(client: ModuleType, server: Server) -> None:
     result = part(client, "api.jobs.get_job_result")
     model = perceptron().SerializeToString()
     digest = hashlib.sha256(model).hexdigest()
-    orders = (
+    orders: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
         ({"request": models.JobRequestRequestType0.from_dict({"graph": example("tiny")["graph"]})}, {}),
         ({"graph": digest}, {"loss": models.JobOptionsLossType0("cross-entropy"), "dim": ["n=4"]}),
     )

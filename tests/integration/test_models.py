@@ -32,11 +32,15 @@ CHOICES = {"loss": "mse", "optimizer": "adam", "dim": "batch=4"}
 
 
 def post(
-    server: Server, body: bytes, media_type: str = "application/onnx", to: str = "plan", **query: str
+    server: Server,
+    body: bytes,
+    media_type: str = "application/onnx",
+    to: str = "plan",
+    prefer: str = "",
+    **query: Any,
 ) -> httpx.Response:
-    return httpx.post(
-        f"{server.url}/v1/{to}", content=body, params=query, headers={"content-type": media_type}, timeout=60
-    )
+    headers = {"content-type": media_type} | ({"prefer": prefer} if prefer else {})
+    return httpx.post(f"{server.url}/v1/{to}", content=body, params=query, headers=headers, timeout=90)
 
 
 def graph_of() -> TrainableGraph:
@@ -99,27 +103,14 @@ def test_what_follows_a_tensor_is_planned(server: Server) -> None:
     refused = post(server, body, loss="mse")
     assert refused.status_code == 422
     assert "the parameter freeze_before h" in refused.json()["remedy"]
-    query = {"loss": "mse", "freeze_before": ["h", "g"]}
-    headers = {"content-type": "application/onnx"}
-    url = f"{server.url}/v1/plan"
-    answer = httpx.post(url, content=body, params=query, headers=headers, timeout=60)
+    answer = post(server, body, loss="mse", freeze_before=["h", "g"])
     assert answer.status_code == 200, answer.text
     graph = load_onnx(body, options=import_options({"loss": "mse", "freeze_before": ["h", "g"]})).graph
     assert documents.load_plan(answer.content).graph_digest == documents.graph_digest(graph)
 
 
-def test_curves_and_verdicts_of_a_model(server: Server) -> None:
-    """They are those of its graph."""
-    graph = {**json.loads(documents.dump_graph(graph_of())), "name": "model"}
-    for task, members, options in (
-        ("tradeoff", {"points": 3}, {"only": "in_place"}),
-        ("explain", {"training": False}, {"capacity": "4KiB"}),
-    ):
-        answer = post(server, MODEL, to=task, **CHOICES, **texts(members), **texts(options))
-        assert answer.status_code == 200, answer.text
-        request = {"graph": graph, "options": options, **members}
-        assert answer.json() == httpx.post(f"{server.url}/v1/{task}", json=request, timeout=60).json()
-    # The batch of the model may be a smaller one.
+def test_a_verdict_on_a_model_tries_a_smaller_batch(server: Server) -> None:
+    """Its curve and its verdict are rows of `tests/contract`."""
     tried = post(server, MODEL, to="explain", **CHOICES, capacity="4KiB").json()["attempts"]
     assert ["a batch of 1"] in [attempt["measures"] for attempt in tried]
 
@@ -181,10 +172,8 @@ def test_what_is_not_trained_is_said_with_every_answer(server: Server) -> None:
         assert imported.wait()["trainable"] == ["w"]
         assert imported.notes == notes
         assert client.plan(documents.dump_graph(graph_of())).notes == ()
-    later = {"prefer": "respond-async, wait=60", "content-type": "application/onnx"}
-    url = f"{server.url}/v1/plan"
-    query = chosen | {"only": "in_place"}
-    assert notes_of(httpx.post(url, content=body, params=query, headers=later, timeout=90)) == notes
+    later = post(server, body, prefer="respond-async, wait=60", only="in_place", **chosen)
+    assert notes_of(later) == notes
 
 
 def load_model_of(body: bytes, choices: dict[str, Any]) -> Imported:
@@ -213,10 +202,6 @@ def test_notes_that_are_too_long_for_a_header_are_counted(server: Server) -> Non
     assert left.startswith(f"{len(every) - len(said) - 1} more notes are left out")
 
 
-def texts(given: dict[str, Any]) -> dict[str, str]:
-    return {name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()}
-
-
 def test_a_model_is_planned_like_a_plan_that_is_kept(server: Server) -> None:
     old = post(server, MODEL, **CHOICES)
     digest = old.json()["digest"]
@@ -242,14 +227,7 @@ def test_a_document_of_a_graph_has_that_of_the_old_plan_beside_it(
 
 def test_a_model_as_a_job_where_it_takes_long(server: Server) -> None:
     """`Prefer: respond-async` means the same for models."""
-    headers = {"content-type": "application/onnx", "prefer": "respond-async, wait=60"}
-    answer = httpx.post(
-        f"{server.url}/v1/tradeoff",
-        content=MODEL,
-        params={**CHOICES, "points": 3},
-        headers=headers,
-        timeout=90,
-    )
+    answer = post(server, MODEL, to="tradeoff", prefer="respond-async, wait=60", points=3, **CHOICES)
     assert (answer.status_code, answer.json()["graph"]) == (200, "model")
     assert answer.headers["preference-applied"] == "wait=60"
 
@@ -309,9 +287,7 @@ def test_one_problem_says_what_is_wrong(server: Server) -> None:
 
 
 def test_an_option_that_is_given_twice(server: Server) -> None:
-    url = f"{server.url}/v1/plan?loss=mse&loss=l1"
-    answer = httpx.post(url, content=MODEL, headers={"content-type": "application/onnx"}, timeout=60)
-    assert answer.json()["pointer"] == "/query/loss"
+    assert post(server, MODEL, loss=["mse", "l1"]).json()["pointer"] == "/query/loss"
 
 
 @pytest.mark.parametrize("name", ["loss", "capacity", "like", "ties"])
@@ -324,13 +300,7 @@ def test_options_of_a_graph_do_not_stand_in_the_query(server: Server, name: str)
 def test_a_list_is_a_parameter_for_each_value_or_json(server: Server) -> None:
     texts = ["sram=1MiB", "flash=1GiB,read=45MB/s,write=20MB/s"]
     for tiers in (texts, json.dumps(texts)):
-        answer = httpx.post(
-            f"{server.url}/v1/plan",
-            params={**CHOICES, "tiers": tiers},
-            content=MODEL,
-            headers={"content-type": "application/octet-stream"},
-            timeout=60,
-        )
+        answer = post(server, MODEL, **CHOICES, tiers=tiers)
         assert [tier["name"] for tier in answer.json()["options"]["tiers"]] == ["sram", "flash"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -70,12 +71,18 @@ def app(settings: Settings) -> FastAPI:
     return create_app(settings, tasks="tests.support.fake_tasks")
 
 
-@pytest_asyncio.fixture
-async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """The application started, with its workers."""
+@asynccontextmanager
+async def started(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client, without a socket, of the application, which is started with its workers."""
     transport = PatientTransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://test") as client,
     ):
+        yield client
+
+
+@pytest_asyncio.fixture
+async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with started(app) as client:
         yield client

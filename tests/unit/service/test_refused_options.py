@@ -1,4 +1,7 @@
-"""Each refusal of an option is the same wherever it is asked for: planning, curves, verdicts, costs."""
+"""Each refusal of an option is the same wherever it is asked for: planning, curves, verdicts, costs.
+
+That every door says the same of a plan is a row of `tests/contract`.
+"""
 
 from __future__ import annotations
 
@@ -121,56 +124,3 @@ def test_options_of_a_plan_that_somebody_has_written(options: dict[str, Any], pl
     with pytest.raises(Problem) as refused:
         TASKS["validate"](limits(), json.dumps(request).encode(), Recorder())  # type: ignore[arg-type]  # a Channel
     assert refused.value.pointer == f"/plan/{place}".rstrip("/")
-
-
-#: How the command line says what an options document says, where it can.
-_SAID: dict[str, Callable[[Any], list[str]]] = {
-    "tiers": lambda tiers: [word for tier in tiers for word in ("--tier", tier)],
-    "memories": lambda memories: [word for each in memories for word in ("--memory", each)],
-    "place": lambda places: [word for each in places for word in ("--place", each)],
-    "only": lambda measures: ["--only", ",".join(measures).replace("_", "-")],
-    "deadline_seconds": lambda seconds: ["--deadline", str(seconds)],
-}
-
-
-def words_of(given: dict[str, Any], folder: Path) -> list[str]:
-    found = []
-    for name, value in given.items():
-        option = f"--{name.replace('_', '-')}"
-        if name in _SAID:
-            found += _SAID[name](value)
-        elif name == "costs":
-            path = folder / "costs.json"
-            path.write_text(json.dumps({"format": "arenaplan.costs", "version": 1, **value}))
-            found += [option, str(path)]
-        else:
-            found += [option] if value is True else [option, str(value)]
-    return found
-
-
-#: Of each command the options that it does not have, and what it needs besides.
-_WITHOUT: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
-    "explain": (frozenset({"solver", "tiers", "memories", "place"}), ("--capacity", "30000")),
-    "tradeoff": (frozenset({"solver", "tiers", "memories", "place", "capacity"}), ()),
-    "costs": (frozenset({"costs", "deadline_seconds"}), ()),
-}
-
-
-def test_the_command_line(tmp_path: Path) -> None:
-    graph, out, run = tmp_path / "graph.json", tmp_path / "out.json", CliRunner()
-    graph.write_bytes(documents.dump_graph(GRAPH))
-    with every() as case:
-        for refused in REFUSED:
-            with case(refused):
-                words = words_of(refused.fields, tmp_path)
-                planned = run.invoke(app, ["plan", str(graph), *words, "-o", str(out)])
-                assert planned.exit_code == Exit.USAGE
-                for command, (missing, needed) in _WITHOUT.items():
-                    if missing & refused.fields.keys():
-                        continue
-                    more = needed if "capacity" not in refused.fields else ()
-                    asked = run.invoke(app, [command, str(graph), *words, *more])
-                    assert asked.exit_code == Exit.USAGE, command
-                    # Behind the usage of the command.
-                    assert asked.stderr.splitlines()[-1] == planned.stderr.splitlines()[-1], command
-                    assert (asked.stdout, out.exists()) == ("", False), command

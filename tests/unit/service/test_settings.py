@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -76,17 +78,35 @@ BAD = {
 }
 
 
+#: A variable and its value, or arguments of a command, and words of the refusal. A misspelt setting would be
+#: ignored otherwise, and the service would run with a default.
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
+    *(({f"ARENAPLAN_{name.upper()}": value}, f"ARENAPLAN_{name.upper()}") for name, value in BAD.items()),
+    ({"ARENAPLAN_WORKER": "4"}, "ARENAPLAN_WORKER is not a setting; did you mean ARENAPLAN_WORKERS?"),
+    ({"ARENAPLAN_COLOUR": "4"}, "ARENAPLAN_COLOUR is not a setting."),
+    *(({name: "4"}, REMOVED[name]) for name in REMOVED if name.startswith("ARENAPLAN_")),
+    ({"auth": "oidc"}, "ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE"),
+    ({"auth": "keys", "database_url": "off"}, "needs a database"),
+    ({"quota_stored_bytes": 5}, "need ARENAPLAN_AUTH"),
+    ({"tls_key": "key.pem"}, "need each other"),
+    ({"guides": "nowhere"}, "has no index.html: build it with `./run docs`"),
+)
+
+
 def test_checked_at_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with every() as case:
-        for name, value in BAD.items():
-            with case(name), monkeypatch.context() as patch:
-                patch.setenv(f"ARENAPLAN_{name.upper()}", value)
-                with pytest.raises(ValidationError):
-                    Settings()
+        for chosen, words in REFUSED:
+            with case(chosen), monkeypatch.context() as patch:
+                variables = {name: value for name, value in chosen.items() if name.isupper()}
+                for name, value in variables.items():
+                    patch.setenv(name, value)
+                if variables.keys() & {f"ARENAPLAN_{name.upper()}" for name in BAD}:
+                    with pytest.raises(ValidationError):
+                        Settings()
                 with pytest.raises(SystemExit) as caught:
-                    operation.settings()
+                    operation.settings(**({} if variables else chosen))
                 assert caught.value.code == 2
-                assert f"ARENAPLAN_{name.upper()}" in capsys.readouterr().err
+                assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_sizes_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,54 +121,8 @@ def test_options_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert operation.settings(port=0).port == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("WORKER", "did you mean ARENAPLAN_WORKERS?"), ("COLOUR", "is not a setting.")]
-)
-def test_a_misspelt_setting_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, hint: str
-) -> None:
-    """It would be ignored otherwise, and the service would run with a default."""
-    monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
-    with pytest.raises(SystemExit) as caught:
-        operation.settings()
-    assert caught.value.code == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"ARENAPLAN_{name}" in said
-    assert hint in said
-
-
-@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("ARENAPLAN_")])
-def test_a_setting_that_was_removed_says_what_replaces_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    monkeypatch.setenv(name, "4")
-    with pytest.raises(SystemExit) as caught:
-        operation.settings()
-    assert caught.value.code == 2
-    assert REMOVED[name] in " ".join(capsys.readouterr().err.split())
-
-
 def test_what_others_set_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FUZZ", "VENV", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_8080_TCP_ADDR"):
         monkeypatch.setenv(f"ARENAPLAN_{name}", "4")
     monkeypatch.setenv("ARENAPLAN", "4")
     assert operation.settings().port == 8080
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"auth": "oidc"}, "ARENAPLAN_OIDC_ISSUER and ARENAPLAN_OIDC_AUDIENCE"),
-        ({"auth": "keys", "database_url": "off"}, "needs a database"),
-        ({"quota_stored_bytes": 5}, "need ARENAPLAN_AUTH"),
-        ({"tls_key": "key.pem"}, "need each other"),
-        ({"guides": "nowhere"}, "has no index.html: build it with `./run docs`"),
-    ],
-)
-def test_settings_fit_together(
-    capsys: pytest.CaptureFixture[str], arguments: dict[str, object], message: str
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        operation.settings(**arguments)
-    assert caught.value.code == 2
-    assert message in " ".join(capsys.readouterr().err.split())

@@ -31,6 +31,7 @@ from solver import documents, pipeline
 from solver.exporters import EXPORTERS
 from solver.plan import PlanOptions
 from tests.support.server import PATIENCE
+from tests.unit.service.conftest import started
 
 #: Open to everybody, as they say nothing about anybody. Whoever opens another route has to say so here.
 PUBLIC = {
@@ -136,18 +137,15 @@ def keys(url: str) -> Keys:
     return Keys(url)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def app(url: str, keys: Keys) -> AsyncIterator[FastAPI]:
+@pytest.fixture(scope="module")
+def app(url: str, keys: Keys) -> FastAPI:
     """With real workers: what is exported and validated is what would leak."""
-    app = create_app(Settings(workers=1, auth="keys", database_url=url))
-    async with app.router.lifespan_context(app):
-        yield app
+    return create_app(Settings(workers=1, auth="keys", database_url=url))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=None) as client:
+    async with started(app) as client:
         yield client
 
 
@@ -274,31 +272,36 @@ async def test_the_owner_gets_in_everywhere(
         assert answer.status_code < 400, (asked, answer.text)
 
 
-@pytest.mark.parametrize(
-    "name", ["nothing", "expired", "revoked", "unknown", "another secret", "cut off", "a token", "no scheme"]
-)
+#: What is sent, and the status of all answers. What stands in front of the service might have looked at the
+#: other one of two keys.
+WITHOUT_A_GOOD_KEY = {
+    **dict.fromkeys(("nothing", "no scheme", "expired", "revoked", "unknown"), 401),
+    **dict.fromkeys(("another secret", "cut off", "a token"), 401),
+    "two keys": 400,
+    "disabled": 403,
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_GOOD_KEY)
 async def test_without_a_good_key(
     app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys, name: str
 ) -> None:
-    sent = {"nothing": [], "no scheme": [("Authorization", keys.text["first"])]}
+    sent = {
+        "nothing": [],
+        "no scheme": [("Authorization", keys.text["first"])],
+        "two keys": [*bearer(keys.text["second"]), *bearer(keys.text["first"])],
+    }
     headers = sent[name] if name in sent else bearer(keys.text[name])
     refused = 0
     for asked in requests(app, owned, "nobody"):
         if not asked.public:
             answer = await ask(http, asked, headers)
-            assert answer.status_code == 401, asked
-            assert answer.headers["www-authenticate"].startswith('Bearer realm="arenaplan"')
+            assert answer.status_code == WITHOUT_A_GOOD_KEY[name], asked
+            if answer.status_code == 401:
+                assert answer.headers["www-authenticate"].startswith('Bearer realm="arenaplan"')
             assert answer.headers["content-type"] == "application/problem+json"
             refused += 1
     assert refused >= 50
-
-
-async def test_with_two_keys(app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
-    """What stands in front of the service might have looked at the other one."""
-    headers = [("Authorization", f"Bearer {keys.text[name]}") for name in ("second", "first")]
-    for asked in requests(app, owned, "nobody"):
-        if not asked.public:
-            assert (await ask(http, asked, headers)).status_code == 400, asked
 
 
 async def test_with_the_wrong_scope(app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:
@@ -308,14 +311,6 @@ async def test_with_the_wrong_scope(app: FastAPI, http: httpx.AsyncClient, owned
             answer = await ask(http, asked, bearer(keys.text[f"only {scope}"]))
             assert answer.status_code == 403, (asked, scope)
             assert f'scope="{needed}"' in answer.headers["www-authenticate"]
-
-
-async def test_of_a_tenant_that_is_disabled(
-    app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys
-) -> None:
-    for asked in requests(app, owned, "nobody"):
-        if not asked.public:
-            assert (await ask(http, asked, bearer(keys.text["disabled"]))).status_code == 403, asked
 
 
 async def test_another_tenant(app: FastAPI, http: httpx.AsyncClient, owned: Owned, keys: Keys) -> None:

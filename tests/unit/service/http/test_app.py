@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +22,7 @@ from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
 from solver.version import version
 from tests.support.every import every
-from tests.unit.service.conftest import PatientTransport
+from tests.unit.service.conftest import started
 
 #: Ends a test that hangs; nothing here takes this long.
 PATIENCE = 60.0
@@ -36,18 +37,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def talking(
     settings: Settings, tasks: str = "tests.support.fake_tasks"
 ) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
-    """An application with its workers, and a client without a socket."""
+    """An application with its workers, and a client of it."""
     app = create_app(settings, tasks=tasks)
-    async with (
-        asyncio.timeout(PATIENCE),
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=PatientTransport(app), base_url="http://test") as http,
-    ):
+    async with asyncio.timeout(PATIENCE), started(app) as http:
         yield app, http
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FastAPI]:
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     """One for all tests of this file: each sends bodies of its own."""
     place = tmp_path_factory.mktemp("app")
     settings = Settings(
@@ -67,14 +64,12 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FastAPI
     async def number(value: int) -> int:
         return value
 
-    async with app.router.lifespan_context(app):
-        yield app
+    return app
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    transport = PatientTransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with started(app) as client:
         yield client
 
 
@@ -122,12 +117,6 @@ async def test_no_number_of_spellings_makes_a_request_new(http: httpx.AsyncClien
     for number in range(3 * MOST_KEYS):
         answer = await post(http, f"offer\nspelling {number}")
         assert (answer.content, answer.headers["x-cache"]) == (first.content, "hit")
-
-
-async def test_no_such_plan(http: httpx.AsyncClient) -> None:
-    response = await http.get("/v1/plans/unknown")
-    assert response.status_code == 404
-    assert problem(response) == "plan-not-found"
 
 
 async def test_not_modified(http: httpx.AsyncClient) -> None:
@@ -267,7 +256,20 @@ async def test_readiness_falls_before_the_service_stops(app: FastAPI, http: http
         app.state.arenaplan.phase.draining = False
 
 
+async def test_a_body_in_pieces() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"echo\n", b"in ", b"pieces"):
+            yield piece
+
+    async with talking(Settings(workers=1)) as (_, http):
+        whole = await post(http, b"echo\nin pieces")
+        parts = await http.post("/plan", content=pieces(), headers=JSON)
+    assert (whole.content, parts.content, parts.headers["x-cache"]) == (b"in pieces", b"in pieces", "hit")
+
+
 async def test_media_types(http: httpx.AsyncClient) -> None:
+    """Also of a body whose answer is known."""
+    assert (await post(http, b"echo\n{}")).status_code == 200
     wrong: list[dict[str, str]] = [
         {"Content-Type": kind}
         for kind in ("text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1")
@@ -281,28 +283,28 @@ async def test_media_types(http: httpx.AsyncClient) -> None:
         assert response.status_code == 200, declared
 
 
-async def test_no_such_path(http: httpx.AsyncClient) -> None:
-    response = await http.get("/nowhere")
-    assert response.status_code == 404
-    assert problem(response) == "not-found"
-    assert "/nowhere" in response.json()["detail"]
-
-
 @pytest.mark.parametrize(
-    ("path", "status", "text"),
+    ("path", "code", "text"),
     [
-        ("/nowhere", 404, "There is nothing at /nowhere."),
-        ("/plans/x", 404, "No plan &#x27;x&#x27; is kept here."),
-        ("/v1/plans/x", 404, "Send the request to /v1/plan again"),
-        ("/problems/x", 404, "There is no problem type"),
-        ("/plan", 405, "/plan does not take GET."),
-        ("/bug", 500, "that is a bug in the service"),
-        ("/nowhere/%3Cscript%3Ealert(1)%3C/script%3E", 404, "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("/nowhere", "not-found", "There is nothing at /nowhere."),
+        ("/plans/x", "plan-not-found", "No plan &#x27;x&#x27; is kept here."),
+        ("/v1/plans/x", "plan-not-found", "Send the request to /v1/plan again"),
+        ("/problems/x", "not-found", "There is no problem type"),
+        ("/v1/schemas/none", "not-found", "There is no schema"),
+        ("/number/x", "invalid-request", "unable to parse string as an integer"),
+        ("/plan", "method-not-allowed", "/plan does not take GET."),
+        ("/bug", "internal-error", "that is a bug in the service"),
+        (
+            "/nowhere/%3Cscript%3Ealert(1)%3C/script%3E",
+            "not-found",
+            "&lt;script&gt;alert(1)&lt;/script&gt;",
+        ),
     ],
 )
 async def test_a_person_reads_a_page_and_a_program_a_problem(
-    http: httpx.AsyncClient, path: str, status: int, text: str
+    http: httpx.AsyncClient, path: str, code: str, text: str
 ) -> None:
+    status = CATALOGUE[code].status
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
     page = await http.get(path, headers={"Accept": browser})
     assert page.status_code == status
@@ -311,12 +313,13 @@ async def test_a_person_reads_a_page_and_a_program_a_problem(
     assert "script-src" not in page.headers["content-security-policy"]
     assert text in page.text
     assert page.headers["x-request-id"] in page.text
-    assert "secret" not in page.text
-    assert ("allow" in page.headers) == (status == 405)
+    assert page.headers.get("allow") == ("POST" if path == "/plan" else None)
     for accept in ("*/*", "application/json", "application/problem+json"):
         document = await http.get(path, headers={"Accept": accept})
-        assert document.status_code == status
-        problem(document)
+        assert (document.status_code, problem(document)) == (status, code)
+        assert document.json()["detail"] in html.unescape(page.text)
+        assert document.json().get("pointer") == ("/path/value" if path == "/number/x" else None)
+    assert "secret" not in page.text + document.text
 
 
 async def test_what_is_sent_is_answered_with_a_problem_even_to_a_browser(http: httpx.AsyncClient) -> None:
@@ -338,27 +341,6 @@ async def test_the_guides(tmp_path: Path) -> None:
             assert text in page.text
             assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
             assert (await http.get("/guides/nowhere.html")).status_code == 404
-
-
-async def test_wrong_method(http: httpx.AsyncClient) -> None:
-    response = await http.get("/plan")
-    assert response.status_code == 405
-    assert problem(response) == "method-not-allowed"
-    assert response.headers["allow"] == "POST"
-
-
-async def test_a_bug_in_a_route_is_500(http: httpx.AsyncClient) -> None:
-    response = await http.get("/bug")
-    assert response.status_code == 500
-    assert problem(response) == "internal-error"
-    assert "secret" not in response.text
-
-
-async def test_a_parameter_of_the_wrong_type(http: httpx.AsyncClient) -> None:
-    response = await http.get("/number/x")
-    assert response.status_code == 422
-    assert problem(response) == "invalid-request"
-    assert response.json()["pointer"] == "/path/value"
 
 
 async def test_validate(http: httpx.AsyncClient) -> None:
@@ -420,8 +402,9 @@ async def test_all_methods_of_a_path_are_allowed(http: httpx.AsyncClient) -> Non
     ):
         response = await http.options(path)
         assert (response.status_code, response.headers["allow"]) == (405, allowed), path
-    response = await http.head("/v1/plan")
-    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    for method in ("HEAD", "PUT"):
+        response = await http.request(method, "/v1/plan")
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 async def test_parts_that_do_not_load_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,7 +512,6 @@ async def test_schemas(http: httpx.AsyncClient) -> None:
         answer = await http.get(f"/v1/schemas/{name}")
         assert answer.headers["content-type"] == "application/schema+json"
         assert "$schema" in answer.json() or "type" in answer.json()
-    assert problem(await http.get("/v1/schemas/none")) == "not-found"
 
 
 async def test_version_is_that_of_the_distribution(app: FastAPI) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -19,7 +20,7 @@ from service.http.app import create_app
 from service.settings import Settings
 from service.store import open_database, open_store
 from service.store.repair import examine
-from tests.unit.service.conftest import PatientTransport
+from tests.unit.service.conftest import started
 
 JSON = {"Content-Type": "application/json"}
 JOB = {"task": "plan", "request": {"graph": {}}}
@@ -64,6 +65,12 @@ AT_THE_START: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "pipe": (in_its_place(os.mkfifo), "unreachable", "not a regular file"),
     "directory for the log": (lambda file: Path(f"{file}-wal").mkdir(), "unreachable", "Let this user write"),
     "link to nowhere": (in_its_place(lambda file: file.symlink_to("/nowhere/at/all")), "replaced", "no file"),
+    "a newer version": (
+        sql("update alembic_version set version_num = '9999'"), "tables", "newer version",
+    ),
+    "overwritten tables": (
+        lambda file: overwrite(file, 4096, bytes(file.stat().st_size - 4096)), "damaged", "database recover",
+    ),
     "two revisions": (sql("insert into alembic_version values ('0001')"), "tables", "0001 and 0006"),
 }  # fmt: skip
 
@@ -71,12 +78,7 @@ AT_THE_START: dict[str, tuple[Callable[[Path], object], str, str]] = {
 @asynccontextmanager
 async def serving(file: Path) -> AsyncIterator[httpx.AsyncClient]:
     settings = Settings(workers=1, database_url=f"sqlite:///{file}", database_seconds=2.0)
-    app = create_app(settings, tasks="tests.support.fake_tasks")
-    transport = PatientTransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as http,
-    ):
+    async with started(create_app(settings, tasks="tests.support.fake_tasks")) as http:
         await assert_plans(http)
         yield http
 
@@ -100,8 +102,12 @@ async def test_a_file_that_cannot_be_used_at_the_start(state: str, tmp_path: Pat
     file = tmp_path / "jobs.db"
     open_database(f"sqlite:///{file}").close()
     damage(file)
-    async with serving(file) as http:
-        await assert_refuses(http, reason)
+    with capture_logs() as log:
+        async with serving(file) as http:
+            await assert_refuses(http, reason)
+    told = [entry for entry in log if entry["event"] == "the database cannot be used"]
+    assert [entry["reason"] for entry in told] == [reason]
+    assert len(json.dumps(told)) < 1000
     with contextlib.closing(open_store(f"sqlite:///{file}")) as store:
         assert sentence in str(examine(store))
 

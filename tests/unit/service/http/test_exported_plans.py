@@ -28,6 +28,7 @@ from solver.reports.comparison import deployment_difference, difference
 from tests.support.deployments import MODELS, deployed, entries
 from tests.support.entry_points import requested, small_deployment
 from tests.support.graphs import chain
+from tests.unit.service.conftest import started
 
 OLD: Deployment = small_deployment()
 NEW = pipeline.plan_deployment("net", [requested("train", chain((8, 6, 4), 9, optimizer="Adam"))])
@@ -45,11 +46,7 @@ SEVERAL = deployed(entries(MODELS["chain"]), target="c")[1]
 async def http() -> AsyncIterator[httpx.AsyncClient]:
     """With real workers. What is kept is put there as if a request had been answered with it."""
     app = create_app(Settings(workers=1))
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test", timeout=None) as client,
-    ):
+    async with started(app) as client:
         state: State = app.state.arenaplan
         kept = {one.digest: dump_deployment(one) for one in (OLD, NEW, SEVERAL)}
         kept |= {one.digest: dump_plan(one) for one in (PLAN, C_PLAN, INLINE)}

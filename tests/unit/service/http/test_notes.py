@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from sqlalchemy import delete, select
 
 from service.http.app import create_app
@@ -17,7 +15,7 @@ from service.store import Store, open_store, upgrade
 from service.store.schema import results
 from tests.support.postgres import Postgres
 from tests.support.server import PATIENCE
-from tests.unit.service.conftest import PatientTransport
+from tests.unit.service.conftest import started
 
 HEADERS = {"Content-Type": "application/onnx"}
 
@@ -50,16 +48,6 @@ async def test_a_problem_has_the_notes(http: httpx.AsyncClient) -> None:
     assert answer.headers["arenaplan-notes"] == '["w is not trained."]'
     answer = await http.post("/v1/plan", content=b"problem\nno", headers={"Content-Type": "application/json"})
     assert (answer.status_code, "arenaplan-notes" in answer.headers) == (422, False)
-
-
-@contextlib.asynccontextmanager
-async def started(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    transport = PatientTransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
-        yield client
 
 
 async def until_kept(store: Store, names: set[str]) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from service.http.examples import example, named_examples
 from service.problems import Problem
-from solver import documents, executor
-from solver.pipeline import entry_graphs
+from solver import documents
 from solver.plan import Deployment, with_deployment_digest
 from solver.reports.validation import ValidationReport
 from tests.support.every import every
@@ -175,27 +174,21 @@ def validated(**request: Any) -> ValidationReport:
     return report
 
 
-def test_each_entry_point_is_run() -> None:
-    deployment = planned(graph=TINY, entries=["train", "infer:batch=1", "evaluate"])
-    plan = json.loads(documents.dump_deployment(deployment))
-    report = validated(graph=TINY, plan=plan, steps=2, seed=3)
-    assert report.identical
-    assert sorted(step.entry for step in report.steps) == ["evaluate"] * 2 + ["infer"] * 2 + ["train"] * 2
-    assert report.arena_bytes == deployment.arena_bytes
-    graphs = entry_graphs({"perceptron": lambda batch: documents.load_graph(TINY, batch=batch)}, deployment)
-    here = executor.validate(graphs, deployment, steps=2, seed=3)
-    assert documents.dump_report(report) == documents.dump_report(here)
-
-
 def test_the_models_of_a_plan_of_several() -> None:
+    """That each entry point is run is a row of `tests/contract`."""
     models = {"a": TINY, "b": {**TINY, "name": "other"}}
-    deployment = planned(models=models, entries=["a.train", "b.infer"])
-    plan = json.loads(documents.dump_deployment(deployment))
-    assert validated(models=models, plan=plan, steps=1).identical
+    plan = json.loads(documents.dump_deployment(planned(models=models, entries=["a.train", "b.infer"])))
     with pytest.raises(Problem) as refused:
         run("validate", {"graph": TINY, "plan": plan})
     assert "'a'" in refused.value.detail or "'b'" in refused.value.detail
     assert "a, b" in str(refused.value.remedy)
+
+
+def test_models_are_for_a_plan_with_entry_points() -> None:
+    (_, _, plan), *_ = run("plan", {"graph": TINY}).sent
+    with pytest.raises(Problem) as refused:
+        run("validate", {"models": {"a": TINY}, "plan": json.loads(plan)})
+    assert (refused.value.pointer, refused.value.remedy) == ("/models", 'Send that network as "graph".')
 
 
 def test_a_wrong_deployment_is_named_and_not_run() -> None:

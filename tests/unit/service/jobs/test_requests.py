@@ -36,13 +36,20 @@ MISPLACED: tuple[tuple[str, Mapping[str, Any], str, str], ...] = (
     ("plan", {"grpah": {}}, "", '"graph" is missing. Is "grpah" meant for it?'),
 )  # fmt: skip
 
-MISPLACED_IN_JOBS = (
+MISPLACED_IN_JOBS: tuple[tuple[Mapping[str, Any], str, str], ...] = (
     ({"task": "plan", "request": {"graph": {}}, "capacity": 9}, "/capacity", 'inside "options"'),
     ({"task": "plan", "request": {"graph": {}, "capacity": 9}}, "/request/capacity", 'inside "options"'),
     ({"task": "plan", "request": GRAPH}, "/request", 'inside "graph"'),
     ({"task": "plan", "like": {}}, "/like", 'inside "request"'),
     ({"task": "plan", "graph": GRAPH}, "/graph", 'a graph itself belongs inside of "request"'),
     (GRAPH, "", 'inside "request", which is missing'),
+    ({"task": "dance"}, "/task", '"dance" is not a task'),
+    ({"task": "plan"}, "/request", '"graph" is missing'),
+    ({"task": "plan", "request": {"graph": {}, "colour": 1}}, "/request/colour", "unknown here"),
+    ({"task": "plan", "request": {"graph": {}}, "graph": "0" * 64}, "/graph", "is given twice"),
+    ({"task": "plan", "request": {"models": {"a": {}}}, "graph": "0" * 64}, "/graph", "is given twice"),
+    ({"task": "plan", "graph": "F" * 64}, "/graph", "is not a digest"),
+    ({"task": "import", "request": {}}, "/graph", "needs a stored model"),
     ({"task": "plan", "request": {"graph": {}}, "webhook": {"url": "a"}}, "/webhook", REMOVED["webhook"]),
 )
 

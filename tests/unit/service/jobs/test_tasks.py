@@ -23,6 +23,7 @@ from service.settings import Settings
 from solver import documents, executor, pipeline
 from solver.canonical import canonical_json
 from solver.compile import load
+from solver.program import EntryKind
 from solver.verdict import choose_trainable
 from tests.support.every import every
 from tests.support.graphs import chain
@@ -176,6 +177,23 @@ def test_keys() -> None:
     assert len({key, *(channel.offered[0] for channel in others)}) == 1 + len(others)
 
 
+def test_a_plan_is_like_another_one() -> None:
+    """Under another key; with a deadline as well it keeps the places of weights."""
+    first = plan(reserved=["0..4KiB"])
+    like = {"graph": TINY, "like": documents.parse_json(first.sent[-1][2])}
+    assert run("plan", like, known=True).offered not in ([], first.offered)
+    late = run("plan", {**like, "options": {"deadline_seconds": 30}})
+    places = [_places_of_weights(channel.sent[-1][2]) for channel in (first, run("plan", like), late)]
+    assert places[0] == places[1] == places[2]
+    assert min(places[0].values()) >= 4096
+
+
+def _places_of_weights(body: bytes) -> dict[str, int]:
+    made = documents.load_plan(body)
+    numbers = [entry.value for entry in made.program.entry if entry.kind is EntryKind.CARRIED]
+    return {made.program.values[number].label: made.offsets[number] for number in numbers}
+
+
 def test_a_deadline_has_a_fallback_first() -> None:
     channel = plan(deadline_seconds=30.0)
     assert channel.kinds == ["fallback", "result"]
@@ -292,14 +310,6 @@ def validate(**more: Any) -> Recorder:
     made = json.loads(documents.dump_plan(pipeline.plan(documents.load_graph(TINY))))
     settings = more.pop("settings", {})
     return run("validate", {"graph": TINY, "plan": made, **more}, **settings)
-
-
-def test_a_validation() -> None:
-    ((kind, head, body),) = validate(steps=2, seed=7).sent
-    report = documents.load_report(body)
-    assert (kind, head) == ("result", {"identical": True})
-    assert report.identical
-    assert len(report.steps) == 2
 
 
 def test_default_steps_stay_within_the_limit() -> None:
