@@ -8,13 +8,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from service.jobs.model import Job, State, job_document
 from service.problems import CATALOGUE
 from solver import documents, executor, exporters, pipeline, placement
 from solver.plan import RequestedOptions
 
 __all__ = ["example", "named_examples"]
 
-_JOB = "/v1/jobs/01a216090a5d3eebc89935bf315f18f6"
+_JOB = "01a216090a5d3eebc89935bf315f18f6"
+#: The fifth of January 2026, 9:00 UTC, in seconds since 1970.
+_MOMENT = 1_767_603_600.0
 _SAMPLE = 'arenaplan_requests_total{method="POST",route="/v1/plan",status="200"} 1.0\n'
 
 
@@ -38,7 +41,11 @@ def named_examples() -> dict[str, dict[str, Any]]:
     layout = documents.layout_with_digest(placement.place(documents.load_buffers(buffers["problem"])))
     offsets = exporters.EXPORTERS["offsets-csv"].dump(plan).decode()
     entry_points = {"graph": tiny["graph"], "entries": ["train", {"purpose": "infer", "batch": 1}]}
-    deployment = _deployment(entry_points)
+    specs, _ = documents.load_entries({"entries": entry_points["entries"]})
+    name = tiny["graph"]["name"]
+    networks: pipeline.Networks = {name: lambda batch: documents.load_graph(tiny["graph"], batch=batch)}
+    entries = pipeline.entry_requests(networks, specs, RequestedOptions())
+    deployment = json.loads(documents.dump_deployment(pipeline.plan_deployment(name, entries)))
     two_models = {
         "models": {"a": tiny["graph"], "b": {**tiny["graph"], "optimizer": {"type": "Adam"}}},
         "entries": [{"purpose": "train", "model": "a"}, {"purpose": "infer", "model": "b", "name": "camera"}],
@@ -48,7 +55,9 @@ def named_examples() -> dict[str, dict[str, Any]]:
     validation = {"graph": tiny["graph"], "plan": plan_document, "steps": 5}
     order = {"task": "plan", "request": {"graph": tiny["graph"]}}
     text = json.dumps(tiny["graph"], indent=2)  # as `/docs` sends it
-    job = _finished_job()
+    job = job_document(
+        Job(_JOB, "default", "plan", State.SUCCEEDED, 3, _MOMENT, _MOMENT + 0.02, _MOMENT + 0.22, attempts=1)
+    )
     named = {
         "tiny": ("A two-layer perceptron", tiny),
         "mnist": ("mnist: four convolutions, batch 32, Adam", mnist),
@@ -90,27 +99,3 @@ def named_examples() -> dict[str, dict[str, Any]]:
         "problem_code": ("Shapes that do not fit", "shape-mismatch"),
     }
     return {name: {"summary": summary, "value": value} for name, (summary, value) in named.items()}
-
-
-def _deployment(request: dict[str, Any]) -> Any:
-    """The answer to a request with entry points."""
-    graph = request["graph"]
-    specs, _ = documents.load_entries({"entries": request["entries"]})
-    networks: pipeline.Networks = {graph["name"]: lambda batch: documents.load_graph(graph, batch=batch)}
-    entries = pipeline.entry_requests(networks, specs, RequestedOptions())
-    return json.loads(documents.dump_deployment(pipeline.plan_deployment(graph["name"], entries)))
-
-
-def _finished_job() -> dict[str, Any]:
-    return {
-        "id": _JOB.rpartition("/")[2],
-        "task": "plan",
-        "state": "succeeded",
-        "created": "2026-01-05T09:00:00.000Z",
-        "started": "2026-01-05T09:00:00.020Z",
-        "finished": "2026-01-05T09:00:00.220Z",
-        "attempts": 1,
-        "progress": None,
-        "error": None,
-        "links": {"self": _JOB, "result": f"{_JOB}/result", "events": f"{_JOB}/events"},
-    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from service.jobs.engine import EmbeddedEngine, JobEngine, JobLimits, Runner
+from service.jobs.engine import EmbeddedEngine, JobEngine, Runner
 from service.jobs.pool import Limits, WorkerPool
 from service.jobs.table import Graphs, JobTable, Results
 from service.problems import Problem
@@ -181,8 +181,8 @@ def _runner(store: Store, settings: Settings, pool: WorkerPool) -> Runner:
     """Runs jobs with the limits of requests, but the time of jobs, which bounds processor time as well."""
     longest, search = settings.job_max_seconds, search_limits(settings)
     head = {**worker_limits(settings), "deadline_max_seconds": longest, "worker_cpu_seconds": None}
-    limits = JobLimits(head, replace(search, total=longest + search.after_fallback))
-    return Runner(_table(store, settings), Results(store), limits, pool.metrics)
+    limits = replace(search, total=longest + search.after_fallback)
+    return Runner(_table(store, settings), Results(store), head, limits, pool.metrics)
 
 
 def _table(store: Store, settings: Settings) -> JobTable:

@@ -43,7 +43,7 @@ from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics
 
-__all__ = ["EmbeddedEngine", "JobEngine", "JobLimits", "Runner"]
+__all__ = ["EmbeddedEngine", "JobEngine", "Runner"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -68,14 +68,6 @@ class _End(Enum):
     STOPPING = auto()  # this process ends
 
 
-@dataclass(frozen=True, slots=True)
-class JobLimits:
-    """The limits that a worker must keep (`head`), and the time in which it must answer."""
-
-    head: Mapping[str, Any]
-    answer: Limits
-
-
 @dataclass(slots=True, eq=False)
 class _Run:
     """An attempt that is going on here."""
@@ -95,14 +87,23 @@ class _Run:
 
 
 class Runner:
-    """Attempts at jobs, as many at a time as there are workers lent to it."""
+    """Attempts at jobs, as many at a time as there are workers lent to it.
+
+    `head` has the limits that a worker must keep; `limits` are the time in which it must answer.
+    """
 
     def __init__(
-        self, table: JobTable, results: Results, limits: JobLimits, metrics: Metrics | None = None
+        self,
+        table: JobTable,
+        results: Results,
+        head: Mapping[str, Any],
+        limits: Limits,
+        metrics: Metrics | None = None,
     ) -> None:
         self.owner: Final = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self.table: Final = table
         self._results = results
+        self._head: Final = {**head, "progress": True}
         self._limits = limits
         self._metrics = metrics or Metrics()
         self._changed: Callable[[str], None] = lambda _job: None
@@ -186,11 +187,10 @@ class Runner:
         def note(facts: Mapping[str, Any]) -> None:
             run.progress = facts
 
-        head = {**self._limits.head, "progress": True}
         try:
             body = with_graph(claim.work, claim.request, claim.graph)
             try:
-                frame = await converse(run.worker, claim.work, head, body, self._limits.answer, known, note)
+                frame = await converse(run.worker, claim.work, self._head, body, self._limits, known, note)
             finally:
                 run.working = False
         except Problem as problem:

@@ -330,9 +330,17 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
         request = read_request(stored_of("layout", body).content, *MEMBERS["layout"])
         with inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
-        _check_buffers(request["problem"], limits["max_buffers"])
+        most, document = limits["max_buffers"], request["problem"]
+        buffers = document.get("buffers") if isinstance(document, dict) else None
+        if isinstance(buffers, list) and len(buffers) > most:
+            raise Problem(
+                "too-many-buffers",
+                f"There are {len(buffers):,} buffers, at most {most:,} are allowed here.",
+                remedy="Place fewer at a time, or run `arenaplan solve`, which has no limit.",
+                pointer="/problem/buffers",
+            )
         with inside("problem"):
-            problem = documents.load_buffers(request["problem"])
+            problem = documents.load_buffers(document)
         parts = (documents.dump_buffers(problem), documents.dump_layout_options(options))
         key = hashlib.sha256(b"\0".join(parts)).hexdigest()
     if options.deadline_seconds is None and not channel.offer(key):
@@ -353,17 +361,6 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             follow = partial(_follower(channel), "layout")
             placed = placement.place(problem, clock.shortened(options), progress=follow)
         _send_layout("result", dataclasses.replace(placed, options=options), channel, key)
-
-
-def _check_buffers(document: Any, most: int) -> None:
-    buffers = document.get("buffers") if isinstance(document, dict) else None
-    if isinstance(buffers, list) and len(buffers) > most:
-        raise Problem(
-            "too-many-buffers",
-            f"There are {len(buffers):,} buffers, at most {most:,} are allowed here.",
-            remedy="Place fewer at a time, or run `arenaplan solve`, which has no limit.",
-            pointer="/problem/buffers",
-        )
 
 
 def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -> None:

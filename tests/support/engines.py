@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from service.jobs.cluster import ClusterEngine, ClusterWorker
-from service.jobs.engine import EmbeddedEngine, JobEngine, JobLimits, Runner
+from service.jobs.engine import EmbeddedEngine, JobEngine, Runner
 from service.jobs.model import Job, NewJob
 from service.jobs.pool import Limits, WorkerPool
 from service.jobs.table import JobTable, Results
@@ -36,7 +36,7 @@ async def running_engine(
     """An engine with workers of its own; each job may take so many `seconds`."""
     pool = WorkerPool("tests.support.fake_tasks", workers, confined=confined)
     table = table_of(store, limit=limit)
-    runner = Runner(table, Results(store), JobLimits({}, Limits(seconds)))
+    runner = Runner(table, Results(store), {}, Limits(seconds))
     pool.start()
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(pool.close)
