@@ -15,7 +15,7 @@ from solver.graph import inference
 from solver.layout import Status, find_violations
 from solver.pipeline import modelled_costs, plan
 from solver.plan import Plan, PlanOptions
-from solver.program import Record, Tier
+from solver.program import Record
 from solver.reports.verdict import VerdictStatus
 from tests.integration.test_bad_input import checked, example
 from tests.support.every import every
@@ -28,8 +28,6 @@ Document = dict[str, Any]
 
 CHAIN = chain((16,) * 7, batch=64)
 CHAINED = documents.parse_json(documents.dump_graph(CHAIN))
-WORDS = ["sram=20kB", "flash=1MiB,read=45MB/s,write=20MB/s,latency=100us"]
-TIERS = (Tier("sram", 20_000), Tier("flash", 2**20, 45_000_000, 20_000_000, 100_000))
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,13 @@ import pytest
 from solver import documents
 from solver.layout import Status
 from tests.integration.test_bad_input import example
-from tests.support.server import NO_EVENT, PATIENCE, Server, running_server
+from tests.support.server import NO_EVENT, PATIENCE, Server, is_running, running_server
 
 Graph = dict[str, Any]
 
 
 def plan(http: httpx.Client, graph: Graph, **options: Any) -> httpx.Response:
     return http.post("/v1/plan", json={"graph": graph, "options": options})
-
-
-def test_too_large(server: Server, http: httpx.Client) -> None:
-    json_type = {"Content-Type": "application/json"}
-    body = b" " * (2 << 20)
-    assert http.post("/plan", content=body, headers=json_type).status_code == 413
-    chunks: Iterator[bytes] = (b" " * 65536 for _ in range(64))
-    with server.client() as other:
-        assert other.post("/plan", content=chunks, headers=json_type).status_code == 413
 
 
 def test_many_at_once(server: Server, tiny: Graph) -> None:
@@ -63,12 +53,6 @@ def test_request_ids_and_answers_are_in_the_log(server: Server, http: httpx.Clie
         assert event["milliseconds"] >= 0
         assert (event["digest"], event["claim"]) == (response.json()["digest"], "optimal")
         assert event["arena_bytes"] > 0
-
-
-def test_schemas_are_served(http: httpx.Client) -> None:
-    names = http.get("/v1/schemas").json()["schemas"]
-    assert {"plan", "buffers", "layout", "layout_options"} <= set(names)
-    assert http.get("/v1/schemas/layout").json()["additionalProperties"] is False
 
 
 # ------------------------------------------------------------------- with a server for the test alone
@@ -110,18 +94,6 @@ def test_a_worker_that_is_gone_is_replaced(slow: Graph) -> None:
         (pid,) = server.worker_pids()
         server.kill()
         wait_until_gone(pid)
-
-
-def test_a_validation_is_killed_at_its_limit(slow: Graph) -> None:
-    limits = {"validate_max_steps": 10_000, "validate_max_seconds": 1.0}
-    with running_server(workers=1, **limits) as server, server.client() as http:
-        document = plan(http, slow).json()
-        (pid,) = server.worker_pids()
-        response = http.post("/v1/validate", json={"graph": slow, "plan": document, "steps": 10_000})
-        assert response.status_code == 422
-        assert response.json()["type"] == "/problems/time-limit"
-        server.wait_for(lambda event: event["event"] == "worker ended" and event["pid"] == pid)
-        assert plan(http, slow, batch=1).status_code == 200
 
 
 def test_running_requests_finish_before_the_service_stops(slow: Graph) -> None:
@@ -230,10 +202,3 @@ def wait_until_gone(pid: int) -> None:
     while is_running(pid):
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-__all__ = ["NO_EVENT", "PATIENCE", "ROOT", "Server", "die_with_parent", "running_server"]
+__all__ = ["NO_EVENT", "PATIENCE", "ROOT", "Server", "die_with_parent", "is_running", "running_server"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,6 +101,15 @@ def die_with_parent() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.platform == "linux":
         _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is not a zombie that its parent has yet to collect."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 def _event(line: str) -> dict[str, Any]:

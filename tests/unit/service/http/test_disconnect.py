@@ -24,19 +24,13 @@ def request(messages: Iterable[dict[str, object]], left: asyncio.Event) -> Reque
     return Request({"type": "http"}, receive)
 
 
-async def test_the_result() -> None:
-    async def work() -> int:
-        return 7
+async def test_the_result_or_the_error_of_the_work() -> None:
+    async def work(divisor: int) -> int:
+        return 7 // divisor
 
-    assert await unless_disconnected(request([], asyncio.Event()), work()) == 7
-
-
-async def test_an_error() -> None:
-    async def work() -> int:
-        raise ValueError("wrong")
-
-    with pytest.raises(ValueError, match="wrong"):
-        await unless_disconnected(request([], asyncio.Event()), work())
+    assert await unless_disconnected(request([], asyncio.Event()), work(1)) == 7
+    with pytest.raises(ZeroDivisionError):
+        await unless_disconnected(request([], asyncio.Event()), work(0))
 
 
 async def test_a_caller_that_leaves() -> None:

@@ -21,6 +21,7 @@ from service.store import Store, open_store, upgrade
 from service.store.schema import jobs
 from tests.support.engines import finished, new_job, running_engine, table_of
 from tests.support.postgres import Postgres
+from tests.support.server import is_running
 
 
 @pytest_asyncio.fixture
@@ -34,13 +35,6 @@ async def begun(engine: JobEngine, job: Job) -> Job:
     while job.state is State.QUEUED:
         job = await engine.changed(job, 60.0)
     return job
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_a_job_ends_with_its_result(engine: JobEngine) -> None:

@@ -22,12 +22,14 @@ from structlog.typing import EventDict
 from service.jobs.frames import Frame
 from service.jobs.pool import SMALL_BYTES, Limits, WorkerPool, run_task
 from service.problems import Problem
+from tests.support.server import is_running
 
 ROOT = Path(__file__).resolve().parents[4]
 TASKS = "tests.support.fake_tasks"
 #: Ends a test that hangs; nothing here takes this long.
 PATIENCE = 60.0
 FOREVER = Limits(PATIENCE)
+MEMORY = 256 << 20
 
 
 @asynccontextmanager
@@ -63,48 +65,63 @@ async def test_answers() -> None:
         assert [answer.body for answer in answers] == [str(n).encode() for n in range(8)]
 
 
-async def test_what_leaves_the_worker_alive() -> None:
-    """Problems, bugs, tasks that there are not, and text on standard output."""
+#: What a request does, the limits in the head of its task, the type of its problem and words of it, and
+#: whether it costs the worker its process. Everything costs one request alone.
+FAILURES: tuple[tuple[str, dict[str, int], str, str, bool], ...] = (
+    ("problem\nshapes", {}, "shape-mismatch", "shapes", False),
+    ("unknown command", {}, "internal-error", "a bug", False),
+    ("die", {}, "worker-lost", "died", True),
+    ("garble", {}, "worker-lost", "died", True),
+    # How foreign code ends that gets no memory.
+    ("abort", {}, "memory-limit", "needs more memory", True),
+    # Told as what it is, which is nothing to try again.
+    (f"allocate\n{2 * MEMORY}", {"worker_memory_bytes": MEMORY}, "memory-limit", "needs more memory", True),
+    ("spin", {"worker_cpu_seconds": 1}, "time-limit", "processor time", True),
+    ("hang", {}, "time-limit", "no answer within 0.1 s", True),
+)
+
+
+@pytest.mark.parametrize(("body", "head", "code", "words", "is_lost"), FAILURES)
+async def test_a_failure_costs_one_request(
+    body: str, head: dict[str, int], code: str, words: str, is_lost: bool
+) -> None:
+    if head and sys.platform != "linux":
+        pytest.skip("the limits are those of Linux")
     async with running() as pool:
         before = (await ask(pool, "echo\n")).head["pid"]
-        with pytest.raises(Problem, match="shapes") as caught:
-            await ask(pool, "problem\nshapes")
-        assert (caught.value.kind.code, caught.value.pointer) == ("shape-mismatch", "/graph")
-        assert caught.value.extensions == {"extra": 1}
-        for task, body in (("plan", b"unknown command"), ("no such task", b"")):
-            with pytest.raises(Problem) as caught:
-                await run_task(pool, task, {}, body, FOREVER)
-            assert caught.value.kind.status == 500
-            assert "unknown command" not in str(caught.value.document())
+        with pytest.raises(Problem, match=words) as caught:
+            await ask(pool, body, Limits(0.1) if body == "hang" else FOREVER, **head)
+        problem = caught.value
+        assert problem.kind.code == code
+        assert ("Retry-After" in problem.headers) == (code == "worker-lost")
+        assert "unknown command" not in str(problem.document())
+        expected = {"shape-mismatch": {"extra": 1}, "memory-limit": {"reason": "memory"}}
+        assert (problem.extensions, problem.pointer) == (
+            expected.get(code, {}),
+            "/graph" if code == "shape-mismatch" else None,
+        )
+        assert (await ask(pool, "echo\nnext")).body == b"next"
+        assert (before in pool.pids, exists(before)) == (not is_lost, not is_lost)
+
+
+async def test_what_leaves_the_worker_alive() -> None:
+    """Tasks that there are not, text on standard output, and signals of the terminal."""
+    async with running() as pool:
+        before = (await ask(pool, "echo\n")).head["pid"]
+        with pytest.raises(Problem, match="a bug"):
+            await run_task(pool, "no such task", {}, b"", FOREVER)
         assert (await ask(pool, "print")).head["digest"] == "printed"
-        for number in (signal.SIGINT, signal.SIGTERM):  # signals of the terminal
+        for number in (signal.SIGINT, signal.SIGTERM):
             os.kill(before, number)
         assert (await ask(pool, "echo\n")).head["pid"] == before
 
 
-async def test_what_costs_the_worker_costs_one_request() -> None:
+async def test_an_idle_worker_that_dies_is_replaced() -> None:
     async with running() as pool:
-        for body in ("die", "garble"):
-            before = (await ask(pool, "echo\n")).head["pid"]
-            with pytest.raises(Problem) as caught:
-                await ask(pool, body)
-            assert caught.value.kind.code == "worker-lost"
-            assert caught.value.headers["Retry-After"]
-            assert (await ask(pool, "echo\n")).head["pid"] != before
         idle = (await ask(pool, "echo\n")).head["pid"]
         os.kill(idle, signal.SIGKILL)
         await until(lambda: idle not in pool.pids)
         assert (await ask(pool, "echo\n")).head["pid"] != idle
-
-
-async def test_late_without_any_answer() -> None:
-    async with running() as pool:
-        before = (await ask(pool, "echo\n")).head["pid"]
-        with pytest.raises(Problem) as caught:
-            await ask(pool, "hang", Limits(0.01))
-        assert caught.value.kind.code == "time-limit"
-        assert (await ask(pool, "echo\n")).head["pid"] != before
-        assert not exists(before)
 
 
 async def test_late_with_a_fallback() -> None:
@@ -300,47 +317,16 @@ async def test_close_leaves_no_process() -> None:
 
 # ------------------------------------------------------------------------ memory and processor time
 
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
-MEMORY = 256 << 20
 
-
-@LINUX
-async def test_a_request_that_needs_too_much_memory() -> None:
-    """Told as what it is, which is nothing to try again; the next request has a fresh process."""
-    async with running() as pool:
-        before = (await ask(pool, "echo\n")).head["pid"]
-        with pytest.raises(Problem) as caught:
-            await ask(pool, f"allocate\n{2 * MEMORY}", worker_memory_bytes=MEMORY)
-        assert (caught.value.kind.code, caught.value.kind.status) == ("memory-limit", 422)
-        assert "Retry-After" not in caught.value.headers
-        assert (await ask(pool, f"allocate\n{MEMORY // 2}", worker_memory_bytes=MEMORY)).kind == "result"
-        assert before not in pool.pids
-
-
-@LINUX
+@pytest.mark.skipif(sys.platform != "linux", reason="the limits are those of Linux")
 async def test_limits_are_those_of_one_request() -> None:
     """A large body after a request with little memory is read all the same, by the same process."""
     async with running() as pool:
+        assert (await ask(pool, f"allocate\n{MEMORY // 2}", worker_memory_bytes=MEMORY)).kind == "result"
         before = (await ask(pool, "echo\n", worker_memory_bytes=1 << 20)).head["pid"]
         text = "x" * (40 << 20)
         after = await ask(pool, f"echo\n{text}", worker_memory_bytes=MEMORY)
         assert (len(after.body), after.head["pid"]) == (len(text), before)
-
-
-async def test_foreign_code_that_gets_no_memory_aborts() -> None:
-    async with running() as pool:
-        with pytest.raises(Problem) as caught:
-            await ask(pool, "abort")
-        assert (caught.value.kind.code, caught.value.extensions) == ("memory-limit", {"reason": "memory"})
-
-
-@LINUX
-async def test_processor_time_is_bounded() -> None:
-    async with running() as pool:
-        with pytest.raises(Problem, match="processor time") as caught:
-            await ask(pool, "spin", worker_cpu_seconds=1)
-        assert caught.value.kind.code == "time-limit"
-        assert (await ask(pool, "echo\nnext")).body == b"next"
 
 
 async def test_a_worker_that_the_kernel_took_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,15 +533,6 @@ async def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             parent.kill()
         await parent.wait()
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process exists and is not a zombie that its new parent has yet to collect."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 async def until(condition: Callable[[], bool]) -> None:
