@@ -225,7 +225,7 @@ REFUSED: tuple[tuple[str, int, str, str | None, str, str], ...] = (
         "are in the graph, not in the plan", "the parameter weights none",
     ),
     (
-        f"{PLAN.digest}/c-training", 422, "invalid-options", "/query/target",
+        f"{PLAN.digest}/c-training", 422, "invalid-options", "/query",
         "is for target 'reference'", "--target c",
     ),
     (
