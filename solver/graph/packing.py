@@ -27,8 +27,15 @@ from solver.graph.storage import PACKED, SCALES, STORAGES, Storage
 from solver.graph.types import Array, DType, Role, TensorType
 
 __all__ = [
-    *("check_packable", "check_packed", "check_storage", "matrix_rows", "pack"),
-    *("pack_integers", "packed_values", "unpack", "unpack_rows"),
+    "check_packable",
+    "check_packed",
+    "check_storage",
+    "matrix_rows",
+    "pack",
+    "pack_integers",
+    "packed_values",
+    "unpack",
+    "unpack_rows",
 ]
 
 _Path = tuple[str | int, ...]

@@ -29,8 +29,14 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
-    *("DEFAULT_GROUP", "PACKED", "Q4_K_GROUP", "SCALES", "STORAGES", "Storage"),
-    *("default_group", "storage_of_word"),
+    "DEFAULT_GROUP",
+    "PACKED",
+    "Q4_K_GROUP",
+    "SCALES",
+    "STORAGES",
+    "Storage",
+    "default_group",
+    "storage_of_word",
 ]
 
 #: Bits of an element by the word of its storage.

@@ -24,8 +24,16 @@ from solver.options import IMPORT_OPTIONS
 from solver.training.optimizers import OPTIMIZER_NAMES, optimizer_rules
 
 __all__ = [
-    *("DOCUMENT_CHOICES", "LOSSES", "NO_LOSS", "TRAIN_FLOAT_FIRST", "ImportOptions", "Imported"),
-    *("check_inference", "import_options", "matching_parameters", "training_fields"),
+    "DOCUMENT_CHOICES",
+    "LOSSES",
+    "NO_LOSS",
+    "TRAIN_FLOAT_FIRST",
+    "ImportOptions",
+    "Imported",
+    "check_inference",
+    "import_options",
+    "matching_parameters",
+    "training_fields",
 ]
 
 #: Word of a caller -> operator, its attributes, and what its label is: classes, or of the prediction's type.

@@ -18,8 +18,13 @@ from solver.graph import Role, TrainableGraph
 from solver.importers.options import Imported, ImportOptions
 
 __all__ = [
-    *("IMPORTERS", "Importer", "find_importer", "load_model", "onnx_operators"),
-    *("own_operators", "unknown_format"),
+    "IMPORTERS",
+    "Importer",
+    "find_importer",
+    "load_model",
+    "onnx_operators",
+    "own_operators",
+    "unknown_format",
 ]
 
 #: Bytes at the beginning of a file that tell formats apart.

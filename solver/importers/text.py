@@ -15,8 +15,14 @@ from typing import Final, TypeVar
 from solver.errors import ArenaplanError, DimensionError, GraphError, LossError
 
 __all__ = [
-    *("argument", "cut_points", "freeze_remedy", "freeze_sentence", "needed_steps", "shown"),
-    *("some", "unknown_cut"),
+    "argument",
+    "cut_points",
+    "freeze_remedy",
+    "freeze_sentence",
+    "needed_steps",
+    "shown",
+    "some",
+    "unknown_cut",
 ]
 
 #: Characters that a shell interprets, but for brackets, which it passes on where no file matches.

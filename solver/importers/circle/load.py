@@ -52,8 +52,19 @@ from solver.importers.options import (
 from solver.importers.text import Step, cut_points, freeze_sentence, needed_steps, some, unknown_cut
 
 __all__ = [
-    *("CircleGraph", "DEFAULT", "Objective", "load_circle", "load_circle_model", "objective_of"),
-    *("translated", "unknown", "weights_of", "with_objective", "with_output", "with_outputs", "with_results"),
+    "DEFAULT",
+    "CircleGraph",
+    "Objective",
+    "load_circle",
+    "load_circle_model",
+    "objective_of",
+    "translated",
+    "unknown",
+    "weights_of",
+    "with_objective",
+    "with_output",
+    "with_outputs",
+    "with_results",
 ]
 
 #: How a model without metadata is trained: onert's own defaults, but for the loss.

@@ -20,8 +20,15 @@ from solver.importers.recorder import GraphRecorder
 from solver.importers.tables import looks_like_a_table
 
 __all__ = [
-    *("FOLDED", "Network", "SEVERAL", "Unsupported", "Weight", "fold", "fold_several"),
-    *("slices", "unique_names"),
+    "FOLDED",
+    "SEVERAL",
+    "Network",
+    "Unsupported",
+    "Weight",
+    "fold",
+    "fold_several",
+    "slices",
+    "unique_names",
 ]
 
 #: More elements than these are weights, and not the sizes of something.

@@ -20,8 +20,13 @@ from solver.importers.circle.read import CUSTOM_OPTIONS, ModelOperator
 from solver.importers.circle.roles import TRANSPOSE_BIAS
 
 __all__ = [
-    *("LSTM", "OPERATORS", "complex_absolute", "imaginary_part", "real_part"),
-    *("real_transform", "unidirectional_lstm"),
+    "LSTM",
+    "OPERATORS",
+    "complex_absolute",
+    "imaginary_part",
+    "real_part",
+    "real_transform",
+    "unidirectional_lstm",
 ]
 
 #: Activations that operators with an attribute `activation` apply to their own output.

@@ -21,8 +21,19 @@ from solver.errors import DocumentError
 from solver.graph.types import Array
 
 __all__ = [
-    *("CUSTOM_OPTIONS", "IDENTIFIERS", "Model", "ModelOperator", "ModelTensor", "SparseDimension"),
-    *("Sparsity", "TRAINING", "circle_schema", "damaged", "is_circle", "read_model", "read_subgraphs"),
+    "CUSTOM_OPTIONS",
+    "IDENTIFIERS",
+    "TRAINING",
+    "Model",
+    "ModelOperator",
+    "ModelTensor",
+    "SparseDimension",
+    "Sparsity",
+    "circle_schema",
+    "damaged",
+    "is_circle",
+    "read_model",
+    "read_subgraphs",
 ]
 
 #: Elements of a dense tensor for each one that is stored, at most; a file that asks for more is damaged.

@@ -23,9 +23,25 @@ from solver.graph import AttributeValue, DeclaredOperand, DType, Initializer, Op
 from solver.importers.nntrainer.ini import Section
 
 __all__ = [
-    *("BRANCHES", "CELL_KEYS", "EMBEDDING_KEYS", "LAYER_TYPES", "LOSS_LAYERS", "Network", "RECURRENT_KEYS"),
-    *("SPATIAL", "Value", "WEIGHT_KEYS", "add_layer", "cell", "check_penalties", "embedding", "only_input"),
-    *("parameter", "recurrent", "reshaped", "weights"),
+    "BRANCHES",
+    "CELL_KEYS",
+    "EMBEDDING_KEYS",
+    "LAYER_TYPES",
+    "LOSS_LAYERS",
+    "RECURRENT_KEYS",
+    "SPATIAL",
+    "WEIGHT_KEYS",
+    "Network",
+    "Value",
+    "add_layer",
+    "cell",
+    "check_penalties",
+    "embedding",
+    "only_input",
+    "parameter",
+    "recurrent",
+    "reshaped",
+    "weights",
 ]
 
 #: Keys of layers with weights.

@@ -27,8 +27,16 @@ from solver.importers.onnx.read import ELEMENTS
 from solver.importers.recorder import GraphRecorder
 
 __all__ = [
-    *("Constant", "Lowering", "Network", "Sequence_", "Site", "Tensor", "Unknown", "Unsupported"),
-    *("Value", "sequence"),
+    "Constant",
+    "Lowering",
+    "Network",
+    "Sequence_",
+    "Site",
+    "Tensor",
+    "Unknown",
+    "Unsupported",
+    "Value",
+    "sequence",
 ]
 
 _DTYPES: Final = {dtype.numpy: dtype for dtype in DType}

@@ -31,8 +31,18 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    *("ELEMENTS", "MAX_DIMENSION", "Range", "Skeleton", "Source", "StoredTensor", "array_of"),
-    *("constant_tensor", "read_model", "skeleton_of", "stored_tensors", "tensors_of"),
+    "ELEMENTS",
+    "MAX_DIMENSION",
+    "Range",
+    "Skeleton",
+    "Source",
+    "StoredTensor",
+    "array_of",
+    "constant_tensor",
+    "read_model",
+    "skeleton_of",
+    "stored_tensors",
+    "tensors_of",
 ]
 
 _VARINT, _BYTES = 0, 2

@@ -21,8 +21,14 @@ from solver.importers.pytorch.capture import torch
 from solver.importers.traced import Placed, TracedStep, reason_of
 
 __all__ = [
-    *("Call", "GENERATOR", "Runs", "View", "allocated_bytes", "below_autograd"),
-    *("outside_bytes", "with_scratch"),
+    "GENERATOR",
+    "Call",
+    "Runs",
+    "View",
+    "allocated_bytes",
+    "below_autograd",
+    "outside_bytes",
+    "with_scratch",
 ]
 
 #: The block that holds the state of PyTorch's generator of random numbers.

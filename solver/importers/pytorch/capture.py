@@ -14,8 +14,14 @@ from typing import Any, TypeVar, cast
 from solver.errors import DocumentError, OptionsError
 
 __all__ = [
-    *("Captured", "Loss", "capture", "check_type", "decomposed"),
-    *("one_at_a_time", "operator_name", "torch"),
+    "Captured",
+    "Loss",
+    "capture",
+    "check_type",
+    "decomposed",
+    "one_at_a_time",
+    "operator_name",
+    "torch",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
