@@ -86,7 +86,7 @@ _DOCUMENTS: Final = (Mapping, bytes, PathLike)
 #: The value of an option: a number, a text as "24MiB", a list of texts; None leaves it to the service.
 Option = int | float | str | Sequence[str] | Mapping[str, Any] | None
 
-#: Options by name. Those that a call has as keywords win over those of the mapping.
+#: Options by name. A keyword of a call goes before the same option of this mapping.
 Options = Mapping[str, Any] | None
 
 #: Scores of layers by the name of an operation or parameter, or "bytes".

@@ -144,7 +144,7 @@ def state_of_keys(connection: Connection) -> tuple[int, int, float]:
 
 
 def revoke_key(connection: Connection, key_id: str, now: float) -> Key | None:
-    """The key as it was; None where there is none. A key that was revoked before stays as it was."""
+    """The key as it was; None if no key has this name. A key that was revoked before stays as it was."""
     before = next((key for key in list_keys(connection) if key.id == key_id), None)
     if before is not None and before.revoked is None:
         table = schema.api_keys

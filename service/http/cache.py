@@ -138,7 +138,7 @@ class PlanCaches:
 
 
 class SharedPlans:
-    """Finds answers that another process, or a job, has made; hands ours to others where there are any."""
+    """The answers that all processes and jobs of one database share."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

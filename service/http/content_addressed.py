@@ -94,9 +94,9 @@ class ContentAddressed:
     async def find(self, request: Request, digest: str) -> CachedPlan:
         """The answer with this digest, as it is kept. Raises `Problem` ``...-not-found``."""
         state, tenant, name = state_of(request), principal_of(request).tenant, self._name(digest)
-        kept = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
-        if kept is not None:
-            return kept
+        answer = state.cache.of(tenant).by_digest(name) or await state.shared.by_name(tenant, name)
+        if answer is not None:
+            return answer
         raise Problem(
             f"{self.task}-not-found",
             f"No {self.task} {digest!r:.80} is kept here.",

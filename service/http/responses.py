@@ -46,7 +46,7 @@ def path_of(scope: Scope) -> str:
 
 
 def header_of(scope: Scope, wanted: bytes) -> str | None:
-    """The first header of this name, which is given in lower case; None where there is none."""
+    """The first header with this name, which is in lower case; None if the request has no such header."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), None)
 
 

@@ -163,7 +163,7 @@ def open_worker(
 
 
 def open_service_store(settings: Settings, role: str) -> Store | None:
-    """The database of the settings for a process of the service; None where there is none.
+    """The database of the settings for a process of the service; None if they name no database.
 
     Connects when it is first used. Raises ValueError for a URL that is none.
     """

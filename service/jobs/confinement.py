@@ -1,4 +1,4 @@
-"""What a worker may reach and take, as it reads the models of strangers; the kernel enforces it (Linux).
+"""The limits of a worker, which reads models from strangers: files, network, memory; Linux enforces them.
 
 It reaches code, and no secret and no network; its memory and its processor time are limited for each task.
 

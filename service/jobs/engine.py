@@ -11,9 +11,9 @@ What an engine promises, whichever it is (``tests/unit/service/jobs/test_engines
 * a cancelled job is not worked on any more a second later;
 * no tenant sees the jobs of another one.
 
-A `Runner` runs the jobs that were claimed, in the pool, and keeps the table informed. The worker's death is
-the only way in which an attempt ends early: whoever wants that kills the worker and leaves word why. So a job
-that is said to be over is worked on by nobody.
+A `Runner` runs the jobs that were claimed, in the pool, and keeps the table informed. An attempt
+ends early only when its worker dies: a cancellation or a time limit records its reason, and kills the worker.
+So no process works on a job that has ended.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Runner:
                         runs[job].stop(_End.LOST)
             except Problem:  # said in the log by the store
                 continue
-            except Exception:  # noqa: BLE001 - without this loop all leases would run out
+            except Exception:  # noqa: BLE001 - any error is logged: if this loop ended, all leases would run out
                 _log.exception("jobs cannot be kept")
 
 

@@ -80,11 +80,11 @@ _PIECE_BYTES: Final = 1 << 18
 class Spool:
     """A body in a file without a name, which is gone with this object or with the process.
 
-    Raises OSError where there is no room or no descriptor left.
+    Raises OSError if the disk is full or the process may open no more files.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - `close` ends it
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it lives as long as this object, whose `close` closes it
         self._size = 0
 
     def __len__(self) -> int:

@@ -78,12 +78,12 @@ def notes_text(notes: Sequence[str]) -> str:
     if len(text := _ascii(texts)) <= MOST_BYTES:
         return text if texts else ""
     room = MOST_BYTES - len(_ascii([_left_out(len(texts))]))
-    kept = set[int]()
+    fitting = set[int]()
     for number in (len(texts) - 1, *range(len(texts) - 1)):
         if (size := len(_ascii(texts[number]) + ", ")) <= room:
-            kept.add(number)
+            fitting.add(number)
             room -= size
-    return _ascii([*(texts[number] for number in sorted(kept)), _left_out(len(texts) - len(kept))])
+    return _ascii([*(texts[number] for number in sorted(fitting)), _left_out(len(texts) - len(fitting))])
 
 
 def notes_headers(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -71,8 +71,8 @@ def put_blob(connection: Connection, tenant: str, body: bytes) -> str:
 
 def touch_blob(connection: Connection, tenant: str, digest: str) -> bool:
     """Whether the bytes are there; they are not removed while this transaction lasts, nor for an hour."""
-    there = update(blobs).where(blobs.c.tenant == tenant, blobs.c.digest == digest)
-    return connection.execute(there.values(touched=time.time())).rowcount == 1
+    row = update(blobs).where(blobs.c.tenant == tenant, blobs.c.digest == digest)
+    return connection.execute(row.values(touched=time.time())).rowcount == 1
 
 
 def get_blob(connection: Connection, tenant: str, digest: str) -> bytes | None:

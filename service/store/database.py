@@ -395,9 +395,9 @@ class Store:
         if self._opened_log is not None and _identity(self._log) != self._opened_log:
             raise problem_of(Reason.REPLACED, "its write-ahead log (-wal) is gone or another one")
         size, before = self.file.stat().st_size, self._file_bytes
-        self._file_bytes = size
         if size < before and (damage := self._damage()):
             raise self._damaged(damage)
+        self._file_bytes = size  # last: until then every thread that meets the smaller file looks for damage
 
     def close(self) -> None:
         """Wait for the work at hand, and let go of all connections."""

@@ -164,7 +164,7 @@ class Metrics:
         self.registry.register(_Readings(readings))
 
     def answered(self, route: str | None, method: str, status: int, seconds: float) -> None:
-        """A request was answered; `route` is its path as declared, None where there is none."""
+        """A request was answered; `route` is its path as declared, None if no route has it."""
         key = (route or "none", method if method in _METHODS else "other", status)
         known = self._routes.get(key)
         if known is None:

@@ -107,8 +107,7 @@ def combinations(axes: Sequence[Axis]) -> Iterator[tuple[tuple[object, dict[str,
     ((at, turn),) = turned
     rows, others = axes[at][0], [rows for k, (rows, _) in enumerate(axes) if k != at]
     for number, parts in enumerate(product(*others)):
-        first = number * turn + number * turn // len(
-            rows
-        )  # one further in each round, else pairs would recur
+        # One further in each round: else the same pairs would come again.
+        first = number * turn + number * turn // len(rows)
         for k in range(turn):
             yield *parts[:at], rows[(first + k) % len(rows)], *parts[at:]

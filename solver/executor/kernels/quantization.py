@@ -15,7 +15,7 @@ __all__ = ["KERNELS"]
 
 
 def _views(call: Call) -> list[tuple[Array, ...]]:
-    """Blocks of X and Y with their scales and, where there are any, zero points."""
+    """Blocks of X and Y with their scales, and zero points if X has them."""
     x, y, scale = present(call.x[0], call.y[0], call.x[1])
     shapes = scaled(call.node)
     arrays = [x.reshape(shapes.data), y.reshape(shapes.data), scale.reshape(shapes.scale)]

@@ -142,7 +142,7 @@ def _copying(
 def _writing(
     target: Any, arguments: Sequence[Any], named: Mapping[str, Any], places: Sequence[Any]
 ) -> Callable[[], Any] | None:
-    """A run of the same operator's kernel that writes into `places`; None where there is none."""
+    """A run of the same operator's kernel that writes into `places`; None if it has no such kernel."""
     packet = getattr(target, "overloadpacket", None)
     if packet is None or not places or any(place is None for place in places):
         return None

@@ -662,7 +662,7 @@ class TestDocument:
 
     @pytest.mark.parametrize(
         ("token", "batch"),
-        itertools.product(["expand", "repeat", "new_zeros", "arange", "buffer"], [1, 3, 4])
+        list(itertools.product(["expand", "repeat", "new_zeros", "arange", "buffer"], [1, 3, 4]))
         if ALL
         else [("expand", 1), ("repeat", 3), ("new_zeros", 4), ("arange", 1), ("buffer", 3)],
     )

@@ -49,7 +49,7 @@ def test_every_size_leaves_the_bits_of_the_plan_at_that_size(
     """One program takes steps of all sizes; the trainer compiles the plan at each size by itself."""
     graph = network(name, most)
     plan = planned_over(graph, least, most, target="c")
-    folder = written(graph, plan, tmp_path / name)
+    folder = written(graph, plan, tmp_path / f"{name}-{most}")
     programs = [CProgram(folder, *flags) for flags in FLAGS]
     sizes = [*range(least, most + 1), *range(least, most + 1)]
     random.Random(name).shuffle(sizes)

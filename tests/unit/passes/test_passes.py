@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields
 
 import pytest
@@ -200,8 +201,10 @@ def test_immediate_updates_never_need_more_memory(graph: TrainableGraph) -> None
 
 @pytest.mark.parametrize("training", [None, TrainingRules(clip_global_norm=1.0), TrainingRules(accumulate=2)])
 @pytest.mark.parametrize("graph", [chain, residual])
-def test_steps_and_all_else_stay_what_they_are(graph: object, training: TrainingRules | None) -> None:
-    program = derive(graph(training=training))  # type: ignore[operator]  # a function that makes a graph
+def test_steps_and_all_else_stay_what_they_are(
+    graph: Callable[..., TrainableGraph], training: TrainingRules | None
+) -> None:
+    program = derive(graph(training=training))
     found = Order().run(program)
     check_program(found)
     assert Counter(step.reference for step in found.steps) == Counter(range(len(program.steps)))

@@ -556,7 +556,7 @@ def _recurrent(type_: str, **attributes: AttributeValue) -> Handler:
         c: Context, x: Value, states: Value | Sequence[Value], weights: Sequence[Value], *rest: object
     ) -> tuple[Value, ...]:
         several = [states] if isinstance(states, Value) else states
-        y, lasts = _layers(c, type_, x, several, weights, *rest, **attributes)  # type: ignore[arg-type]
+        y, lasts = _layers(c, type_, x, several, weights, *rest, **attributes)  # type: ignore[arg-type]  # PyTorch's arguments by position
         return (y, *(_stacked(c, last) for last in lasts))
 
     return handler

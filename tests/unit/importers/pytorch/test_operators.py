@@ -151,7 +151,7 @@ def module_of(functions: Sequence[Callable[[Any, Any], Any]]) -> Any:
     """A module with parameters w0, w1, ... that returns the mean squares of the functions, away from zero."""
     import torch
 
-    class Several(torch.nn.Module):  # type: ignore[misc]
+    class Several(torch.nn.Module):  # type: ignore[misc]  # PyTorch has no types here
         def __init__(self) -> None:
             super().__init__()
             for k in range(len(functions)):

@@ -692,7 +692,7 @@ def test_a_model_without_old_names_islet_go_of_in_silence() -> None:
     class Slotted:
         __slots__ = ()
 
-    let_go(Slotted())  # type: ignore[arg-type]  # in place of a model
+    let_go(Slotted())  # type: ignore[arg-type]  # stands in for a model of CP-SAT
 
 
 def test_an_incumbent_off_the_grid_is_no_obstacle() -> None:
