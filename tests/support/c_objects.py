@@ -22,23 +22,25 @@ def shared_library(
     *flags: str,
     own: Iterable[Path],
     kernels: Iterable[Path],
+    data: Iterable[Path] = (),
     own_flags: Sequence[str] = (),
 ) -> Path:
     """The library of the sources of one program and of its kernels, compiled with these flags; `own_flags`
-    go behind them for the sources of the program.
+    go behind them for the sources of the program. `data` are sources without code, the same for all flags.
     """
     program = shutil.which(compiler)
     assert program is not None
     command = [program, "-fPIC", *flags]
     # Kernels do not read the macros of a program.
-    of_kernels = [flag for flag in command if not flag.startswith("-DNET_")]
-    objects = []
-    for source in kernels:
-        key = repr((*of_kernels, source.name, _whole_text(source)))
+    of_kernels = tuple(flag for flag in command if not flag.startswith("-DNET_"))
+    of_data = tuple(flag for flag in of_kernels if not flag.startswith(("-D", "-O", "-m")))
+    sources, objects = {of_kernels: kernels, of_data: data}, list[Path]()
+    for how, source in ((how, source) for how, files in sources.items() for source in files):
+        key = repr((*how, source.name, _whole_text(source)))
         place = Path(os.environ[FOLDER], f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.o")
         if not place.exists():  # another process may write the same meanwhile
             written = place.with_suffix(f".{os.getpid()}")
-            subprocess.run([*of_kernels, "-c", source, "-o", written], check=True)
+            subprocess.run([*how, "-c", source, "-o", written], check=True)
             written.rename(place)
         objects.append(place)
     subprocess.run([*command, *own_flags, "-shared", *own, *objects, "-o", library], check=True)

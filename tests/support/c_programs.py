@@ -40,8 +40,9 @@ class CProgram:
 
     def __init__(self, folder: Path, *flags: str) -> None:
         library = folder / f"net{re.sub(r'[^a-zA-Z0-9]', '', ''.join(flags))}.so"
-        own, kernels = (sorted(folder.glob(pattern)) for pattern in ("net*.c", "kernels/*.c"))
-        shared_library(library, "gcc", *_STRICT, *flags, own=own, kernels=kernels)
+        kernels, data = (sorted(folder.glob(pattern)) for pattern in ("kernels/*.c", "net_weights.c"))
+        own = sorted({*folder.glob("net*.c")} - {*data})
+        shared_library(library, "gcc", *_STRICT, *flags, own=own, kernels=kernels, data=data)
         self._library, self._embeds = ctypes.CDLL(str(library)), (folder / "net_weights.c").exists()
         self._library.net_hash.restype = ctypes.c_uint64
         self._library.net_self_hash.restype = ctypes.c_uint64
