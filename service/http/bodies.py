@@ -14,7 +14,7 @@ from service.auth.principal import principal_of
 from service.http.intake import IntakeBody
 from service.http.state import state_of
 from service.jobs.frames import Spool
-from service.jobs.requests import MEMBERS
+from service.jobs.requests import KINDS
 from service.problems import Problem
 from solver.options import IMPORT_OPTIONS, REQUEST_OPTIONS
 
@@ -27,7 +27,7 @@ MODEL_TYPES: Final = ("application/octet-stream", "application/onnx", "applicati
 _OF_MODELS: Final = {
     *IMPORT_OPTIONS,
     *REQUEST_OPTIONS,
-    *(name for required, optional in MEMBERS.values() for name in (*required, *optional)),
+    *(name for kind in KINDS.values() for name in (*kind.required, *kind.optional)),
 }
 
 

@@ -18,7 +18,7 @@ from service.http.responses import answer_response, job_response, note
 from service.http.state import state_of
 from service.jobs.frames import Spool, pieces
 from service.jobs.model import Answer, NewJob, State
-from service.jobs.requests import MODEL_WORK, stored_of
+from service.jobs.requests import TASK_OF_MODEL, stored_of
 from service.problems import Problem
 from service.telemetry import tracing
 
@@ -77,7 +77,7 @@ async def respond_later(request: Request, work: str, body: bytes | Spool, second
     in time.
     """
     engine, principal = state_of(request).backend.stored.jobs, principal_of(request)
-    task = MODEL_WORK.get(work, work)
+    task = TASK_OF_MODEL.get(work, work)
     trace = tracing.carrier().get("traceparent")
     request_bytes = stored_of(work, b"".join(pieces(body))).dump()
     new = NewJob(principal.tenant, principal.subject, task, work, request_bytes, trace=trace)

@@ -37,7 +37,7 @@ import structlog
 from service.jobs.frames import Frame
 from service.jobs.model import Job, NewJob, State
 from service.jobs.pool import Limits, Worker, WorkerPool, converse
-from service.jobs.requests import with_graph
+from service.jobs.requests import KINDS, with_graph
 from service.jobs.table import LEASE_SECONDS, Claim, JobTable, Results
 from service.problems import Problem
 from service.telemetry import tracing
@@ -53,11 +53,6 @@ TICK_SECONDS: Final = 0.25
 RENEW_SECONDS: Final = LEASE_SECONDS / 4
 #: Pauses between attempts to write down the end of a job where the database is away.
 LONGEST_PAUSE_SECONDS: Final = 2.0
-
-#: Under which collection the answers of a task are served again.
-_COLLECTIONS: Final[Mapping[str, str]] = {
-    "plan": "plans", "model": "plans", "program": "plans", "layout": "layouts",
-}  # fmt: skip
 
 
 class _End(Enum):
@@ -203,11 +198,11 @@ class Runner:
     async def _succeeded(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
         facts = dict(frame.head)
         notes = {"notes": facts["notes"]} if "notes" in facts else {}
-        collection = _COLLECTIONS.get(claim.work)
+        collection = KINDS[claim.job.task].collection
         if known is not None:
             name, body = known
             await self.table.succeed(claim, body, {"name": name, "kept": True, **notes}, name=name)
-        elif collection is None:
+        elif not collection:
             await self.table.succeed(claim, frame.body, notes)
         else:
             name, kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import hashlib
 import importlib
@@ -11,7 +10,8 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from types import FrameType
 from typing import Any, Final, TypeVar
@@ -19,22 +19,22 @@ from typing import Any, Final, TypeVar
 from service.jobs.confinement import limited
 from service.jobs.query import notes_text
 from service.jobs.requests import (
-    MEMBERS,
-    MODEL_WORK,
+    KINDS,
+    TASK_OF_MODEL,
+    inside,
     limited_options,
     named_deadline,
+    read_asked,
     read_request,
     stored_of,
     with_deadline,
 )
-from service.jobs.subjects import inside, read_asked, said_of_a_query
 from service.jobs.worker import Channel, Task
 from service.problems import Problem, problem_from
 from solver import documents, executor, exporters, pipeline, placement, verdict
 from solver.compile import load as load_compiled
 from solver.errors import ArenaplanError, CapacityError
 from solver.exporters.html import dump_report
-from solver.layout import LayoutProblem as Buffers
 from solver.layout import Progress
 from solver.native import compile_beside, deadline_of
 from solver.options import MEASURES
@@ -62,34 +62,28 @@ _log = logging.getLogger(__name__)
 
 Options = TypeVar("Options", RequestedOptions, LayoutOptions)
 Planned = Plan | Deployment
-Planner = Callable[[RequestedOptions], Planned]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Clock:
-    """When work on a request began. A deadline is counted from there."""
-
-    began: float = dataclasses.field(default_factory=time.monotonic)
-
-    def shortened(self, options: Options) -> Options:
-        """The options with what is left of their deadline."""
-        seconds = options.deadline_seconds
-        if seconds is None:
-            return options
-        return with_deadline(options, max(0.0, seconds - (time.monotonic() - self.began)))
+def _shortened(options: Options, began: float) -> Options:
+    """The options with what is left of their deadline, which is counted from `began`."""
+    seconds = options.deadline_seconds
+    return (
+        options if seconds is None else with_deadline(options, max(0.0, seconds + began - time.monotonic()))
+    )
 
 
 @contextlib.contextmanager
-def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterator[_Clock]:
+def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterator[float]:
     """Bounds the reading of a request by its deadline, if it has one; the process goes on.
 
-    Raises `Problem` ``time-limit``. Where nothing can interrupt what reads, the service ends the process.
+    Yields the beginning of the work. Raises `Problem` ``time-limit``. If nothing can interrupt what reads,
+    the service ends the process.
     """
-    clock, named = _Clock(), named_deadline(body)
+    began, named = time.monotonic(), named_deadline(body)
     named = limits["deadline_default_seconds"] if named is None else named
     if named is None:
         with _stage(channel, "read"):
-            yield clock
+            yield began
         return
     # A longer one than is allowed is refused once it has been read.
     seconds = min(max(named, limits["deadline_floor_seconds"]), limits["deadline_max_seconds"])
@@ -106,7 +100,7 @@ def _reading(body: bytes, limits: Mapping[str, Any], channel: Channel) -> Iterat
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))  # none would mean no timer
     try:
         with _stage(channel, "read"):
-            yield clock
+            yield began
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -155,7 +149,7 @@ def _tell_of_capacity(problem: Problem, error: CapacityError, work: Work | None 
         or options.memories
     ):
         return
-    free = dataclasses.replace(pipeline.free_measures(network, requested), order=False)
+    free = replace(pipeline.free_measures(network, requested), order=False)
     brief = verdict.brief(network, free, automatic=requested.automatic)
     known = brief.peak if error.proved else min(brief.peak, error.required)
     problem.extensions["verdict"] = {
@@ -184,29 +178,73 @@ def _follower(channel: Channel) -> Follower:
             case Progress():
                 channel.progress(stage, peak_bytes=news.incumbent, bound_bytes=news.bound)
             case SearchProgress():
-                facts = dataclasses.asdict(news)
+                facts = asdict(news)
                 channel.progress(stage, **{n: value for n, value in facts.items() if value is not None})
 
     return follow
 
 
-def _send_plan(kind: str, planned: Planned, channel: Channel, key: str) -> None:
-    plans = _plans_of(planned)
-    options = plans[0].options
-    claims = {arena.certificate.status.value for plan in plans for arena in plan.arenas}
+def _send(value: Any, channel: Channel) -> None:
+    """The result of what is computed each time."""
+    facts: dict[str, Any] = {}
+    match value:
+        case TradeOff():
+            facts = {"points": len(value.points), "complete": value.complete}
+            body = documents.dump_tradeoff(value)
+        case Verdict():
+            facts = {"verdict": value.status.value, "complete": value.complete}
+            body = documents.dump_verdict(value)
+        case ValidationReport():
+            facts, body = {"identical": value.identical}, documents.dump_report(value)
+        case _:
+            body = documents.dump_graph(value)
+    channel.send("result", facts, body)
+
+
+def _send_kept(kind: str, made: Planned | PlacedBuffers, channel: Channel, key: str) -> None:
+    """Send what is kept under its digest; of several arenas the status is the weakest."""
+    if isinstance(made, PlacedBuffers):
+        made = documents.layout_with_digest(made)
+        parts: Sequence[Plan | PlacedBuffers] = [made]
+        certificates = [made.certificate]
+        size, bound, body = made.layout.peak, made.certificate.lower_bound, documents.dump_layout(made)
+    else:
+        parts = plans = _plans_of(made)
+        certificates = [arena.certificate for plan in plans for arena in plan.arenas]
+        size, bound = made.arena_bytes, made.lower_bound
+        body = documents.dump_plan(made) if isinstance(made, Plan) else documents.dump_deployment(made)
+    is_optimal = all(certificate.status.value == "optimal" for certificate in certificates)
     facts = {
         "key": key,
-        "digest": planned.digest,
-        "deterministic": all(plan.deterministic for plan in plans),
-        "arena_bytes": planned.arena_bytes,
-        # The weakest claim of any arena.
-        "status": "optimal" if claims <= {"optimal"} else "feasible",
-        "seconds": options.deadline_seconds,
-        "solver": options.solver,
-        "lower_bound": planned.lower_bound,
+        "digest": made.digest,
+        "deterministic": all(part.deterministic for part in parts),
+        "arena_bytes": size,
+        "status": "optimal" if is_optimal else "feasible",
+        "seconds": parts[0].options.deadline_seconds,
+        "solver": parts[0].options.solver,
+        "lower_bound": bound,
     }
-    body = documents.dump_plan(planned) if isinstance(planned, Plan) else documents.dump_deployment(planned)
     channel.send(kind, facts, body)
+
+
+def _answer(
+    make: Callable[[Options], Planned | PlacedBuffers],
+    fallback: Callable[[], Planned | PlacedBuffers | None],
+    options: Options,
+    channel: Channel,
+    key: str,
+    began: float,
+) -> None:
+    """Send what is kept. With a deadline the greedy answer goes ahead, for a search that has to be killed."""
+    if options.deadline_seconds is not None:
+        with deadline_of(options.deadline_seconds):
+            if (greedy := fallback()) is not None:
+                _send_kept("fallback", greedy, channel, key)
+        _send_kept("result", make(_shortened(options, began)), channel, key)
+    elif channel.offer(key):
+        _send_kept("result", make(options), channel, key)
+    else:
+        channel.send("result", {})
 
 
 def _plans_of(planned: Planned) -> list[Plan]:
@@ -217,24 +255,23 @@ def _each(planned: Planned, change: Callable[[Plan], Plan]) -> Planned:
     """The plan, or each of a deployment, with a change that leaves places alone; and with new digests."""
     if isinstance(planned, Plan):
         return documents.with_digest(change(planned))
-    entry_points = tuple(
-        dataclasses.replace(e, plan=documents.with_digest(change(e.plan))) for e in planned.entry_points
-    )
-    return with_deployment_digest(dataclasses.replace(planned, entry_points=entry_points))
+    entry_points = tuple(replace(e, plan=documents.with_digest(change(e.plan))) for e in planned.entry_points)
+    return with_deployment_digest(replace(planned, entry_points=entry_points))
 
 
 def _ask(task: str, limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Answer a request about networks: its models are read within the deadline, which counts from here."""
-    with _reading(body, limits, channel) as clock:
+    search = KINDS[TASK_OF_MODEL.get(task, task)].search
+    with _reading(body, limits, channel) as began:
         asked = read_asked(task, body, limits)
         wanted, options = asked.request.wanted, asked.request.options
-        if wanted in _SEARCHES and options.deadline_seconds is None:
+        if search and options.deadline_seconds is None:
             # The service's own deadline cuts in, so that there is an answer.
             options = with_deadline(options, limits["deadline_max_seconds"])
         if wanted == "validation":
             _check_memory(asked.request.plan, limits["validate_max_bytes"])
         work = Work(
-            dataclasses.replace(asked.request, options=options),
+            replace(asked.request, options=options),
             observe=channel.stage,
             follow=_follower(channel),
             limits=Limits(limits["max_operations"]),
@@ -249,58 +286,33 @@ def _ask(task: str, limits: Mapping[str, Any], body: bytes, channel: Channel) ->
     with contextlib.ExitStack() as stack:
         stack.enter_context(_problems(asked.problem, work))
         if key:
-            _answer(lambda options: work.result(options).value, options, channel, key, clock)
+            _answer(partial(_planned, work), partial(_greedy, work), options, channel, key, began)
             return
-        if stage := _SEARCHES.get(wanted):
-            stack.enter_context(_stage(channel, stage))
-            channel.progress(stage)
-            options = clock.shortened(options)
+        if search:
+            stack.enter_context(_stage(channel, search))
+            channel.progress(search)
+            options = _shortened(options, began)
         if wanted == "validation":
             memory = limits["worker_memory_bytes"] + limits["validate_max_bytes"]
             stack.enter_context(limited({"worker_memory_bytes": memory}))
         _send(work.result(options).value, channel)
 
 
-#: Requests that search until a deadline, and the name of that stage; a validation has one as well.
-_SEARCHES: Final[Mapping[str, str]] = {"tradeoff": "tradeoff", "verdict": "explain", "validation": "train"}
+def _planned(work: Work, options: RequestedOptions) -> Planned:
+    """The plan, which names the deadline that was asked for and not what is left of it."""
+    planned: Planned = work.result(options).value
+    seconds = work.request.options.deadline_seconds
+    if seconds is None:
+        return planned
+    return _each(planned, lambda plan: replace(plan, options=replace(plan.options, deadline_seconds=seconds)))
 
 
-def _send(value: Any, channel: Channel) -> None:
-    """The result of what is computed each time."""
-    facts: dict[str, Any]
-    match value:
-        case TradeOff():
-            facts = {"points": len(value.points), "complete": value.complete}
-            channel.send("result", facts, documents.dump_tradeoff(value))
-        case Verdict():
-            facts = {"verdict": value.status.value, "complete": value.complete}
-            channel.send("result", facts, documents.dump_verdict(value))
-        case ValidationReport():
-            channel.send("result", {"identical": value.identical}, documents.dump_report(value))
-        case _:
-            channel.send("result", {}, documents.dump_graph(value))
+def _greedy(work: Work) -> Planned | None:
+    """The plan of the greedy solver, if the capacity has room for it.
 
-
-def _answer(make: Planner, options: RequestedOptions, channel: Channel, key: str, clock: _Clock) -> None:
-    """Plan. With a deadline the greedy plan goes ahead, so that a killed search has an answer."""
-    if options.deadline_seconds is None and not channel.offer(key):
-        channel.send("result", {})
-        return
-    if options.deadline_seconds is None:
-        _send_plan("result", make(options), channel, key)
-        return
-    with deadline_of(options.deadline_seconds):
-        _send_fallback(make, options, channel, key)
-
-    def with_whole_deadline(plan: Plan) -> Plan:
-        asked = dataclasses.replace(plan.options, deadline_seconds=options.deadline_seconds)
-        return dataclasses.replace(plan, options=asked)
-
-    _send_plan("result", _each(make(clock.shortened(options)), with_whole_deadline), channel, key)
-
-
-def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel, key: str) -> None:
-    """Time decides whether this plan is ever used, so it says that it is not deterministic."""
+    Time decides whether this plan is ever used, so it says that it is not deterministic.
+    """
+    requested = work.request.options
     options = requested.options
     plain = requested.having(
         solver="greedy",
@@ -312,22 +324,22 @@ def _send_fallback(make: Planner, requested: RequestedOptions, channel: Channel,
         costs=None,  # their names are those of the rewritten graph
     )
     # Measures that take no time are chosen in milliseconds, paging in more.
-    planned = make(dataclasses.replace(plain, automatic=requested.automatic and not options.tiers))
+    plain = replace(plain, automatic=requested.automatic and not options.tiers)
+    planned: Planned = work.result(plain).value
 
     def late(plan: Plan) -> Plan:
-        names = ("pins", *(MEASURES if requested.automatic else ()))
+        names = ("target", "batch", "pins", *(MEASURES if requested.automatic else ()))
         taken = {name: getattr(plan.options, name) for name in names}
-        own = {"target": plan.options.target, "batch": plan.options.batch, **taken}
-        return dataclasses.replace(plan, options=dataclasses.replace(options, **own), deterministic=False)
+        return replace(plan, options=replace(options, **taken), deterministic=False)
 
-    if options.capacity is None or planned.arena_bytes <= options.capacity:
-        _send_plan("fallback", _each(planned, late), channel, key)
+    is_within = options.capacity is None or planned.arena_bytes <= options.capacity
+    return _each(planned, late) if is_within else None
 
 
 def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     """Place buffers. With a deadline the greedy layout goes ahead, as for plans."""
-    with _reading(body, limits, channel) as clock:
-        request = read_request(stored_of("layout", body).content, *MEMBERS["layout"])
+    with _reading(body, limits, channel) as began:
+        request = read_request(stored_of("layout", body).content, *KINDS["layout"].members)
         with inside("options"):
             options = limited_options(documents.load_layout_options(request.get("options", {})), limits)
         most, document = limits["max_buffers"], request["problem"]
@@ -343,9 +355,6 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             problem = documents.load_buffers(document)
         parts = (documents.dump_buffers(problem), documents.dump_layout_options(options))
         key = hashlib.sha256(b"\0".join(parts)).hexdigest()
-    if options.deadline_seconds is None and not channel.offer(key):
-        channel.send("result", {})
-        return
 
     def problem_of(error: ArenaplanError) -> Problem:
         """The capacity is that of the buffers if the options have none."""
@@ -354,37 +363,20 @@ def _layout(limits: Mapping[str, Any], body: bytes, channel: Channel) -> None:
             refusal.pointer = "/problem/capacity"
         return refusal
 
-    with _problems(problem_of):
-        if options.deadline_seconds is not None:
-            _send_layout_fallback(problem, options, channel, key)
+    def placed(shortened: LayoutOptions) -> PlacedBuffers:
         with _stage(channel, "layout"):
-            follow = partial(_follower(channel), "layout")
-            placed = placement.place(problem, clock.shortened(options), progress=follow)
-        _send_layout("result", dataclasses.replace(placed, options=options), channel, key)
+            made = placement.place(problem, shortened, progress=partial(_follower(channel), "layout"))
+        return replace(made, options=options)
 
+    def first() -> PlacedBuffers | None:
+        """The first layout of the search. Time decides whether it is used: it is not deterministic."""
+        with contextlib.suppress(CapacityError):
+            made = placement.place(problem, replace(options, solver="portfolio", deadline_seconds=0.0))
+            return replace(made, options=options, deterministic=False)
+        return None
 
-def _send_layout(kind: str, placed: PlacedBuffers, channel: Channel, key: str) -> None:
-    placed = documents.layout_with_digest(placed)
-    facts = {
-        "key": key,
-        "digest": placed.digest,
-        "deterministic": placed.deterministic,
-        "arena_bytes": placed.layout.peak,
-        "status": placed.certificate.status.value,
-        "seconds": placed.options.deadline_seconds,
-        "solver": placed.options.solver,
-        "lower_bound": placed.certificate.lower_bound,
-    }
-    channel.send(kind, facts, documents.dump_layout(placed))
-
-
-def _send_layout_fallback(problem: Buffers, options: LayoutOptions, channel: Channel, key: str) -> None:
-    """The first layout of the search. Time decides whether it is used, so it is marked not deterministic."""
-    first = dataclasses.replace(options, solver="portfolio", deadline_seconds=0.0)
-    with contextlib.suppress(CapacityError):
-        placed = placement.place(problem, first)
-        late = dataclasses.replace(placed, options=options, deterministic=False)
-        _send_layout("fallback", late, channel, key)
+    with _problems(problem_of):
+        _answer(placed, first, options, channel, key, began)
 
 
 def _check_memory(plan: Plan | Deployment | None, most: int) -> None:
@@ -408,7 +400,7 @@ def _export(head: Mapping[str, Any], body: bytes, channel: Channel) -> None:
     Of a plan with entry points the one that `entry_point` names, or all of them.
     """
     name, size, entry_point = head["format"], head["against"], head["entry_point"]
-    with inside("query"), said_of_a_query():
+    with inside("query"):
         plan = documents.load_planned(body[size:])
         if size:
             old, new = plans_to_compare(documents.load_planned(body[:size]), plan, entry_point)
@@ -464,7 +456,7 @@ def warm() -> Mapping[str, bool] | None:
 
 #: A model is planned under a name of its own, which the table of jobs has kept since there were models.
 TASKS: Final[Mapping[str, Task]] = {
-    **{task: partial(_ask, task) for task in (*MEMBERS, *MODEL_WORK) if task != "layout"},
+    **{task: partial(_ask, task) for task in (*KINDS, *TASK_OF_MODEL) if task != "layout"},
     "layout": _layout,
     "export": _export,
 }

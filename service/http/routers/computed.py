@@ -16,7 +16,7 @@ from service.http.schemas import ExplainRequest, TradeOffRequest, ValidateReques
 from service.http.state import state_of
 from service.jobs.pool import Limits, run_task
 from service.jobs.query import notes_headers
-from service.jobs.requests import model_work
+from service.jobs.requests import KINDS
 from service.problems import Problem
 from solver.documents import ReportDocument, TradeOffDocument, VerdictDocument
 
@@ -106,9 +106,9 @@ async def _answer(request: Request, task: str, limits: Limits) -> Response:
     """
     state, tenant = state_of(request), principal_of(request).tenant
     most = state.settings.body_limit_bytes
-    work = model_work(task) if is_model(request) else None
-    if work is None:
-        work, body = task, await read_json_body(request, most)
+    work = KINDS[task].model_work if is_model(request) else task
+    if work == task:
+        body = await read_json_body(request, most)
     else:
         body = await read_model_body(request, most, await _named_plan(request) if task == "validate" else {})
     if (seconds := seconds_to_wait(request)) is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from service.jobs.requests import TASKS
+from service.jobs.requests import KINDS
 from service.problems import CATALOGUE
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/observability.md"
@@ -21,7 +21,7 @@ def test_there_are_fewer_series_than_the_page_says(app: FastAPI) -> None:
         if isinstance(route, Route):
             for status in (200, 304, 404, 413, 422, 503):
                 metrics.answered(route.path, "GET", status, 0.1)
-    for task in TASKS:
+    for task in KINDS:
         for outcome in ("result", "known", "fallback", "invalid-document"):
             metrics.worked(task, outcome, 1.0)
         for state in ("succeeded", "failed", "cancelled"):

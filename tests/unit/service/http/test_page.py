@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 from fastapi import FastAPI
 
-from service.jobs.requests import TASKS
+from service.jobs.requests import KINDS
 
 PAGE = files("service.http.web").joinpath("page")
 
@@ -29,7 +29,7 @@ def test_routes_and_tasks_exist(app: FastAPI) -> None:
     assert len(requests) == 7
     assert requests <= routes
     (choice,) = re.findall(r"const task = (.+);", script)
-    assert set(re.findall(r"\"(\w+)\"", choice)) <= set(TASKS)
+    assert set(re.findall(r"\"(\w+)\"", choice)) <= set(KINDS)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript engine is installed here")

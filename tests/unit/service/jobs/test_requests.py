@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.jobs.requests import MEMBERS, check_members, read_order, stored_of, with_graph
+from service.jobs.requests import KINDS, check_members, read_order, stored_of, with_graph
 from service.problems import Problem
 from solver.canonical import to_bytes
 from solver.errors import ArenaplanError
@@ -64,7 +64,7 @@ def test_a_refusal_says_where_a_name_belongs(
     task: str, request_: Mapping[str, Any], pointer: str, words: str
 ) -> None:
     with pytest.raises(Problem) as caught:
-        check_members(request_, *MEMBERS[task])
+        check_members(request_, *KINDS[task].members)
     assert_says(caught.value, pointer, words)
 
 
@@ -77,8 +77,8 @@ def test_a_job_is_refused_in_the_same_words(order: Mapping[str, Any], pointer: s
 
 def test_fields_of_a_document_are_not_misplaced() -> None:
     """`capacity` is a field of a layout problem as well as an option, `batch` one of a graph as well."""
-    check_members({"problem": PROBLEM, "options": {"capacity": 64}}, *MEMBERS["layout"])
-    check_members({"graph": {**GRAPH, "batch": 2}, "options": {"batch": 2}}, *MEMBERS["plan"])
+    check_members({"problem": PROBLEM, "options": {"capacity": 64}}, *KINDS["layout"].members)
+    check_members({"graph": {**GRAPH, "batch": 2}, "options": {"batch": 2}}, *KINDS["plan"].members)
 
 
 #: Requests that jobs have: worker's name of the task, request, stored graph; then its parts.
