@@ -42,10 +42,10 @@ def other_values(value: Array) -> Iterator[Array]:
 
 @grid("type_", OPERATOR_NAMES)
 def test_a_step_writes_every_byte_and_reads_no_byte_that_it_was_not_given(type_: str) -> None:
-    """Also not those of scratch; `run` holds that what is only read stays as it is."""
-    for case, step in steps(type_):
+    """Also not those of scratch; `run` holds that what is only read stays so. By default two patterns."""
+    for turn, (case, step) in enumerate(steps(type_)):
         expected = step.run()
-        for written, scratch in FILLS:
+        for written, scratch in FILLS if ALL else FILLS[turn % len(FILLS) :][:1]:
             assert step.run(written=written, scratch=scratch) == expected, f"{case} {step}"
 
 
@@ -70,13 +70,12 @@ def test_what_a_result_does_not_ignore_has_influence(type_: str) -> None:
     """Facts are not only true but complete, where a proof would else refuse a right plan."""
     influences: dict[tuple[bool, str, str], bool] = {}
     for _, step in steps(type_):
-        expected = step.run()
         for slot in step.writes:
             for read in step.reads.keys() - step.kind.ignores(step.node, step.forward, slot):
                 poison, *_ = other_values(step.reads[read])
                 key = (step.forward, slot, read)
-                changes = step.run(changed={read: poison})[slot] != expected[slot]
-                influences[key] = influences.get(key, False) or changes
+                if not influences.get(key):
+                    influences[key] = step.run(changed={read: poison})[slot] != step.run()[slot]
     assert [key for key, seen in influences.items() if not seen] == []
 
 
