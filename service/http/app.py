@@ -15,7 +15,7 @@ from service.http.access import Access, Users
 from service.http.cache import PlanCaches
 from service.http.connections import CheckHost, Hosts
 from service.http.middleware import HeadAsGet, RequestContext
-from service.http.routers import computed, graphs, jobs, meta, plan
+from service.http.routers import jobs, meta, plan
 from service.http.state import State
 from service.http.web.pages import GuideFiles
 from service.jobs.backend import open_service_store
@@ -99,7 +99,7 @@ def create_app(
     state.watch()
     if settings.guides is not None:
         app.mount("/guides", GuideFiles(directory=settings.guides, html=True))
-    routers = [plan.router, computed.router, plan.layouts, jobs.router, graphs.router, meta.router]
+    routers = [plan.router, plan.layouts, jobs.router, meta.router]
     for router in routers:
         app.include_router(router)
     handlers.install(app, [route for router in routers for route in router.routes])

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
-from service.http.prefer import GONE
+from service.http.computation import GONE
 from service.http.responses import note, problem_response
 from service.problems import Problem
 from solver.errors import json_pointer

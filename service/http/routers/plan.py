@@ -1,8 +1,10 @@
-"""Plans, of a graph, a model or a program, and layouts; again by their digest; and plans as other files."""
+"""Plans, of a graph, a model or a program, and layouts; again by their digest; and plans as other files.
+
+And what is computed each time: curves, verdicts and validations.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import quote
@@ -10,8 +12,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from service.auth.principal import principal_of
-from service.http.bodies import is_model, read_model_body
-from service.http.content_addressed import ContentAddressed
+from service.http.computation import GONE, Computation, unless_disconnected
 from service.http.openapi import (
     ANY_PROBLEM,
     NOT_MODIFIED,
@@ -25,14 +26,26 @@ from service.http.openapi import (
     problems,
     request_body,
 )
-from service.http.prefer import GONE, unless_disconnected
 from service.http.responses import CACHE_CONTROL, matches_tag, note
-from service.http.schemas import LayoutRequest, PlanRequest, ProgramRequest
+from service.http.schemas import (
+    ExplainRequest,
+    LayoutRequest,
+    PlanRequest,
+    ProgramRequest,
+    TradeOffRequest,
+    ValidateRequest,
+)
 from service.http.state import state_of
-from service.jobs.frames import Spool
 from service.jobs.pool import Limits, run_task
 from service.problems import Problem
-from solver.documents import DeploymentDocument, LayoutDocument, PlanDocument
+from solver.documents import (
+    DeploymentDocument,
+    LayoutDocument,
+    PlanDocument,
+    ReportDocument,
+    TradeOffDocument,
+    VerdictDocument,
+)
 from solver.executor import C_WEIGHTS
 from solver.exporters import EXPORTERS
 
@@ -41,23 +54,7 @@ __all__ = ["layouts", "router"]
 router = APIRouter(tags=["plans"])
 layouts = APIRouter(tags=["layouts"])
 
-_PLANS: Final = ContentAddressed("plan", "plans")
-
-
-async def _read_model(request: Request, limit: int) -> bytes | Spool:
-    """A model and its query, in which the digest of a plan that is kept here, as `like`, becomes its text."""
-    instead = {}
-    digests = request.query_params.getlist("like")
-    if len(digests) == 1 and _DIGEST.fullmatch(digests[0]):
-        instead["like"] = [(await _PLANS.find(request, digests[0])).body.decode()]
-    return await read_model_body(request, limit, instead)
-
-
-#: Models of other tools: the bytes are the body, and how they are trained stands in the query.
-_MODELS: Final = ContentAddressed("model", "plans", _read_model, has_notes=True)
-_PROGRAMS: Final = ContentAddressed("program", "plans")
-
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_PLANS: Final = Computation("plan")
 
 #: The export that compares two plans, beside the registered exporters of one plan: their differences as JSON.
 _DIFFERENCE: Final = "difference"
@@ -140,8 +137,6 @@ async def plan(request: Request) -> Response:
     3, in which each entry point has a plan. For a model of another tool the query has `entries` and `ties`,
     once for each.
     """
-    if is_model(request):
-        return await _MODELS.answer(request)
     return await _PLANS.answer(request)
 
 
@@ -164,7 +159,7 @@ async def plan_program(request: Request) -> Response:
     their bytes; all others take them at their first touch and give them back after their last. The
     promises are those of `/v1/plan`, and the plan is kept beside the plans of graphs.
     """
-    return await _PROGRAMS.answer(request)
+    return await Computation("program").answer(request)
 
 
 @router.get(
@@ -304,9 +299,83 @@ async def _export(
     return Response(frame.body, media_type=media_type, headers=headers)
 
 
+# ------------------------------------------------------------------------------ computed each time
+
+
+@router.post(
+    "/v1/tradeoff",
+    **computed(
+        "Costs of smaller peaks",
+        model_body(TradeOffRequest, "points"),
+        answer(TradeOffDocument, "The curve.", "curve", headers=NOTES),
+        *READING_PROBLEMS,
+        of_model="curve",
+    ),
+)
+async def tradeoff(request: Request) -> Response:
+    """The cost of smaller peaks in modelled time, with the proved bound beside each cost, down to the floor.
+
+    Points stand in the order of falling peaks; the first is the program in which nothing runs again. The
+    same request gets the same curve, unless wall time cut it short: then `complete` is false.
+
+    The body may be a model of another tool, as for `/v1/plan`; `points` stands in the query then.
+    """
+    return await Computation("tradeoff").answer(request)
+
+
+@router.post(
+    "/v1/explain",
+    **computed(
+        "Whether a capacity is enough, and what makes it so",
+        model_body(ExplainRequest, "capacity"),
+        answer(VerdictDocument, "The verdict.", "verdict", headers=NOTES),
+        *READING_PROBLEMS,
+        of_model="verdict",
+    ),
+)
+async def explain(request: Request) -> Response:
+    """Whether the capacity among the options is enough: impossible, open, or a plan; and what makes it fit.
+
+    A verdict is an answer, so the status is 200 whatever it says. Each remedy has been planned, and its plan
+    proved; its `options` are whole, the capacity included, and repeat it with its `graph_fields`, or for a
+    model with its `choices`. Those that change no bit come first. Those that change what is learned come
+    last; without `training` they are left out. Without a remedy, `attempts` say how near each measure came.
+    With `scores` the only remedy is to train the layers that fit with the largest sum of scores.
+
+    The body may be a model of another tool, as for `/v1/plan`; `capacity`, `training` and `scores` stand in
+    the query then.
+    """
+    return await Computation("explain").answer(request)
+
+
+@router.post(
+    "/v1/validate",
+    **computed(
+        "Train in a plan and compare",
+        model_body(ValidateRequest, "validation"),
+        answer(ReportDocument, "The comparison, step by step.", "report", headers=NOTES),
+        *READING_PROBLEMS, "invalid-plan", "plan-not-found", "validation-too-large",
+        of_model="validation",
+    ),
+)  # fmt: skip
+async def validate(request: Request) -> Response:
+    """Train some steps inside the planned arena, beside a reference run without any sharing.
+
+    The report tells for each step both losses and whether every tensor agrees bit for bit. A plan
+    that breaks a rule is named in `violations`; a report is an answer, so the status is 200 either way.
+    Of a plan with entry points each runs `steps` times, in an order that is drawn from `seed`; a plan of
+    several models takes `models` by name in the place of `graph`.
+
+    The body may be a model of another tool, as for `/v1/plan`. The query has how it is trained, `steps` and
+    `seed`, and as `plan` the digest of a plan that this service keeps. Training begins with its own weights.
+    """
+    seconds = state_of(request).settings.validate_max_seconds
+    return await Computation("validate").answer(request, Limits(seconds))
+
+
 # ------------------------------------------------------------------------------------------- layouts
 
-_LAYOUTS: Final = ContentAddressed("layout", "layouts")
+_LAYOUTS: Final = Computation("layout")
 
 LayoutDigest = Annotated[
     str,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from fastapi import Request
 
-from service.http.prefer import unless_disconnected
+from service.http.computation import unless_disconnected
 
 
 def request(messages: Iterable[dict[str, object]], left: asyncio.Event) -> Request:
