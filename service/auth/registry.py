@@ -1,4 +1,4 @@
-"""Keys and tenants as this process knows them, and their use that is not in the database yet.
+"""Keys and tenants as this process knows them, their use that is not in the database yet, and who sends what.
 
 Requests are judged by a copy in memory that is read again every few seconds, so that none of them waits for
 the database: a key that is revoked, or a quota that is changed, counts after `SYNC_SECONDS`. On the same
@@ -14,19 +14,23 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from sqlalchemy import Connection
 
 from service.auth import table
+from service.auth.principal import Principal
 from service.auth.quotas import Meter, Quotas, hour_of
-from service.auth.table import Key, Tenant
+from service.auth.table import Key, Tenant, read_key
 from service.problems import Problem
 from service.store import Store
 from service.store.trouble import Reason
 
-__all__ = ["SYNC_SECONDS", "Registry"]
+if TYPE_CHECKING:  # needs an extra
+    from service.auth.oidc import Verifier
+
+__all__ = ["SYNC_SECONDS", "Gate", "Registry"]
 
 _log = structlog.get_logger("service.auth")
 
@@ -37,6 +41,8 @@ SYNC_SECONDS: Final = 3.0
 LOOK_AGAIN_SECONDS: Final = 0.5
 #: How often old usage is removed.
 FORGET_SECONDS: Final = 3600.0
+
+_CHALLENGE: Final = 'Bearer realm="arenaplan"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +176,57 @@ class Registry:
         """Tell the database what it has not heard yet, if it answers."""
         with contextlib.suppress(Problem):
             await self.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Recognises callers by API keys, by tokens of an identity provider, or by either."""
+
+    registry: Registry
+    keys: bool
+    verifier: Verifier | None
+
+    async def recognise(self, authorization: str | None) -> Principal:
+        """The principal that sent this header. Raises `Problem`, mostly ``unauthorized`` or ``forbidden``."""
+        if authorization is None:
+            raise _unauthorized("The request has no Authorization header.", _CHALLENGE)
+        scheme, _, token = authorization.strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise _unauthorized("The Authorization header is not `Bearer` and a key or token.", _CHALLENGE)
+        if self.keys and token.startswith("ap_"):
+            principal = await self._by_key(token)
+        elif self.verifier is not None:
+            principal = await self.verifier.principal(token)
+        else:
+            raise _wrong("What was sent is not an API key.")
+        if self.registry.tenant(principal.tenant).disabled:
+            raise Problem("forbidden", "The tenant is disabled.", remedy="Ask who runs the service.")
+        return principal
+
+    async def _by_key(self, token: str) -> Principal:
+        parts = read_key(token)
+        if parts is None:
+            raise _wrong("What was sent is not an API key: it may have been cut off.")
+        key_id, secret = parts
+        key = await self.registry.key(key_id)
+        # One answer for both, so that nobody learns which keys there are.
+        if key is None or not key.opens(secret):
+            raise _wrong("The API key is not known.")
+        if refusal := key.refusal(self.registry.clock()):
+            raise _wrong(f"The API key ap_{key_id} {refusal}.")
+        self.registry.note_use(key)
+        return Principal(key.tenant, key.name, key.scopes, key_id)
+
+
+def _wrong(detail: str) -> Problem:
+    return _unauthorized(detail, f'{_CHALLENGE}, error="invalid_token"')
+
+
+def _unauthorized(detail: str, challenge: str) -> Problem:
+    return Problem(
+        "unauthorized",
+        detail,
+        remedy="Send a key that `arenaplan keys create` has made, or a token of the identity provider.",
+        headers={"WWW-Authenticate": challenge},
+    )

@@ -13,10 +13,9 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.auth.gate import Gate
 from service.auth.principal import Principal, needed_scope
 from service.auth.quotas import Quotas
-from service.auth.registry import Registry
+from service.auth.registry import Gate, Registry
 from service.http.cache import PLAN_SECONDS
 from service.http.responses import header_of, note, path_of, problem_response
 from service.problems import Problem

@@ -7,20 +7,28 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import structlog
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
-from service.http import handlers, openapi
+from service.http import openapi
 from service.http.access import Access, Users
 from service.http.cache import PlanCaches
+from service.http.computation import GONE
 from service.http.connections import CheckHost, Hosts
 from service.http.middleware import HeadAsGet, RequestContext
+from service.http.responses import note, problem_response
 from service.http.routers import jobs, meta, plan
 from service.http.state import State
 from service.http.web.pages import GuideFiles
 from service.jobs.backend import open_service_store
 from service.jobs.pool import WorkerPool
+from service.problems import Problem
 from service.settings import Settings
+from solver.errors import json_pointer
 from solver.version import version
 
 __all__ = ["create_app"]
@@ -55,6 +63,11 @@ _TAGS = [
         "description": "Health, metrics, JSON Schemas, and what problems mean.",
     },
 ]
+
+
+#: In the order of the page at `/docs`, and all that the application has.
+_ROUTERS = (plan.router, plan.layouts, jobs.router, meta.router)
+_ROUTES = [route for router in _ROUTERS for route in router.routes]
 
 
 def create_app(
@@ -99,10 +112,12 @@ def create_app(
     state.watch()
     if settings.guides is not None:
         app.mount("/guides", GuideFiles(directory=settings.guides, html=True))
-    routers = [plan.router, plan.layouts, jobs.router, meta.router]
-    for router in routers:
+    for router in _ROUTERS:
         app.include_router(router)
-    handlers.install(app, [route for router in routers for route in router.routes])
+    app.exception_handler(Problem)(_answer)
+    app.exception_handler(HTTPException)(_http)
+    app.exception_handler(RequestValidationError)(_invalid)
+    app.exception_handler(ClientDisconnect)(_disconnected)
     openapi.install(app, settings)
     if users is not None:
         app.add_middleware(Access, gate=users.gate, settings=settings)
@@ -131,3 +146,49 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if state.store is not None:
             await asyncio.to_thread(state.store.close)
         _log.info("service stopped")
+
+
+# ------------------------------------------------------------------- errors that reach the framework
+
+
+def _answer(request: Request, problem: Problem) -> Response:
+    note(request.scope, problem=problem.kind.code, detail=problem.detail[:200])
+    return problem_response(request.scope, problem)
+
+
+def _http(request: Request, error: HTTPException) -> Response:
+    path = request.url.path[:200]
+    codes = {
+        404: "not-found",
+        405: "method-not-allowed",
+        413: "body-too-large",
+        415: "unsupported-media-type",
+    }
+    code = codes.get(error.status_code, "bad-request" if error.status_code < 500 else "internal-error")
+    details = {
+        "not-found": f"There is nothing at {path}.",
+        "method-not-allowed": f"{path} does not take {request.method}.",
+    }
+    detail = details.get(code, str(error.detail))
+    headers = dict(error.headers or {})
+    if code == "method-not-allowed":
+        headers["Allow"] = ", ".join(sorted(_allowed(request)))
+    return _answer(request, Problem(code, detail, headers=headers))
+
+
+def _allowed(request: Request) -> set[str]:
+    """All methods of a path; the framework names only those of its first route."""
+    matching = (route for route in _ROUTES if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {method for route in matching for method in getattr(route, "methods", None) or ()}
+    return methods | {"HEAD"} if "GET" in methods else methods
+
+
+def _invalid(request: Request, error: RequestValidationError) -> Response:
+    first = error.errors()[0]
+    return _answer(
+        request, Problem("invalid-request", str(first["msg"]), pointer=json_pointer(tuple(first["loc"])))
+    )
+
+
+def _disconnected(_request: Request, _error: ClientDisconnect) -> Response:
+    return Response(status_code=GONE)

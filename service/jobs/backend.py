@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from service.jobs.engine import EmbeddedEngine, JobEngine, Runner
-from service.jobs.pool import Limits, WorkerPool
+from service.jobs.pool import Limits, WorkerPool, cancelled
 from service.jobs.table import Graphs, JobTable, Results
 from service.problems import Problem
 from service.settings import Settings
@@ -143,9 +143,7 @@ class Backend:
             await asyncio.sleep(COUNT_SECONDS)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
         if self._stored is not None:
             await self._stored.jobs.close()
 

@@ -23,11 +23,10 @@ from procrastinate.jobs import Status
 from psycopg import AsyncConnection
 from sqlalchemy import text
 
-from service.jobs.engine import JobEngine, Runner
+from service.jobs.engine import LOOK_SECONDS, JobEngine, Runner, forever
 from service.jobs.model import Job, NewJob
-from service.jobs.pool import WorkerPool
+from service.jobs.pool import WorkerPool, cancelled
 from service.jobs.table import CHANNEL, JobTable
-from service.problems import Problem
 from service.store import Store
 from service.store.database import LIBPQ
 
@@ -38,12 +37,8 @@ _log = structlog.get_logger("service.jobs")
 #: The queue of tickets, and the task that they name.
 QUEUE: Final = "jobs"
 TASK: Final = "arenaplan.look"
-#: Seconds between two searches for jobs whose worker is gone, or that have no ticket.
-LOOK_SECONDS: Final = 1.0
 #: Looks at which a waiting job had no ticket until it gets another one: it may be about to be claimed.
 PATIENCE: Final = 3
-#: How often what has expired is removed.
-TIDY_SECONDS: Final = 600.0
 #: Seconds without a sign of life after which the ticket of a worker is taken back; it is looked for as often.
 STALLED_SECONDS: Final = 8.0
 #: Connections to PostgreSQL beside those of the store: an API writes tickets with one, and listens to the
@@ -72,17 +67,6 @@ def _address(store: Store) -> str:
 def _options(part: str) -> dict[str, Any]:
     """How libpq connects; `part` is what PostgreSQL shows, unless the URL says something else."""
     return {"fallback_application_name": f"arenaplan {part}", **LIBPQ}
-
-
-async def _forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
-    """Again and again, whatever happens: the database may be away for a while."""
-    while True:
-        try:
-            await work()
-        except Exception as error:  # noqa: BLE001 - an ended loop would leave jobs until a restart
-            if not isinstance(error, Problem):  # of the database: said in the log by the store
-                _log.warning(what, detail=repr(error))
-        await asyncio.sleep(LOOK_SECONDS)
 
 
 class _Tickets:
@@ -138,7 +122,7 @@ async def _listen(store: Store, heard: Callable[[str], Awaitable[None]]) -> None
 
 
 def _news(store: Store, heard: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
-    return asyncio.create_task(_forever("news of jobs come late", lambda: _listen(store, heard)))
+    return asyncio.create_task(forever("news of jobs come late", lambda: _listen(store, heard)))
 
 
 class ClusterEngine(JobEngine):
@@ -156,9 +140,7 @@ class ClusterEngine(JobEngine):
         self._tasks.add(_news(self._store, self._heard))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
         await super().close()
         await self._tickets.app.close_async()
 
@@ -187,29 +169,26 @@ class ClusterWorker:
         self._heard = heard
         self._pool = pool
         self._runner = runner
-        self._table = runner.table
         self._tickets = _Tickets(store)
         self._tickets.app.task(name=TASK, queue=QUEUE)(self._look)
         self._store = store
         self._tasks: list[asyncio.Task[None]] = []
         self._untaken: dict[str, int] = {}
-        self._tidied = self._tickets_tidied = -TIDY_SECONDS
+        self._tidied = -STALLED_SECONDS
 
     async def start(self) -> None:
         await self._tickets.app.open_async()
         self._runner.start(lambda _job: None)
         self._tasks = [
-            asyncio.create_task(_forever("tickets are not fetched", self._fetch)),
-            asyncio.create_task(_forever("jobs are not looked after", self._look_after)),
+            asyncio.create_task(forever("tickets are not fetched", self._fetch)),
+            asyncio.create_task(forever("jobs are not looked after", self._look_after)),
             _news(self._store, self._runner.look),
         ]
 
     async def close(self) -> None:
         """Give back all jobs that run here."""
         await self._runner.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
         await self._tickets.app.close_async()
 
     async def drain(self, seconds: float) -> None:
@@ -240,16 +219,13 @@ class ClusterWorker:
 
     async def _look_after(self) -> None:
         """Take up jobs whose worker is gone, and jobs whose ticket was lost."""
-        for job in await self._table.rescue():
+        for job in await self._runner.look_after():
             await self._tickets.write(job)
         self._heard()
         counts = {job: self._untaken.get(job, 0) + 1 for job in await self._tickets.missing()}
         self._untaken = {job: count for job, count in counts.items() if count < PATIENCE}
         for job in counts.keys() - self._untaken.keys():
             await self._tickets.write(job)
-        if time.monotonic() > self._tickets_tidied + STALLED_SECONDS:
-            self._tickets_tidied = time.monotonic()
-            await self._tickets.tidy()
-        if time.monotonic() > self._tidied + TIDY_SECONDS:
+        if time.monotonic() > self._tidied + STALLED_SECONDS:
             self._tidied = time.monotonic()
-            await self._table.tidy()
+            await self._tickets.tidy()

@@ -36,14 +36,14 @@ import structlog
 
 from service.jobs.frames import Frame
 from service.jobs.model import Job, NewJob, State
-from service.jobs.pool import Limits, Worker, WorkerPool, converse
+from service.jobs.pool import Limits, Worker, WorkerPool, cancelled, converse
 from service.jobs.requests import KINDS, with_graph
 from service.jobs.table import LEASE_SECONDS, Claim, JobTable, Results
 from service.problems import Problem
 from service.telemetry import tracing
 from service.telemetry.metrics import Metrics
 
-__all__ = ["EmbeddedEngine", "JobEngine", "Runner"]
+__all__ = ["LOOK_SECONDS", "EmbeddedEngine", "JobEngine", "Runner", "forever"]
 
 _log = structlog.get_logger("service.jobs")
 
@@ -51,6 +51,10 @@ _log = structlog.get_logger("service.jobs")
 TICK_SECONDS: Final = 0.25
 #: Leases are renewed so often that one renewal may fail.
 RENEW_SECONDS: Final = LEASE_SECONDS / 4
+#: How often to look for jobs that another process has left, or added.
+LOOK_SECONDS: Final = 1.0
+#: How often what has expired is removed.
+TIDY_SECONDS: Final = 600.0
 #: Pauses between attempts to write down the end of a job where the database is away.
 LONGEST_PAUSE_SECONDS: Final = 2.0
 
@@ -104,6 +108,7 @@ class Runner:
         self._changed: Callable[[str], None] = lambda _job: None
         self._runs: dict[str, _Run] = {}
         self._closing = False
+        self._tidied = -TIDY_SECONDS
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -123,9 +128,7 @@ class Runner:
         for run in runs:
             run.stop(_End.STOPPING)
         await asyncio.gather(*(run.done.wait() for run in runs))
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        await cancelled(filter(None, [self._keeper]))
 
     def cancel(self, job: str) -> None:
         """End a job that runs here, at once."""
@@ -141,6 +144,17 @@ class Runner:
             if (claim := await claiming) is not None:
                 await self.table.give_back(claim)
             raise
+
+    async def look_after(self) -> list[str]:
+        """Take up jobs of other processes that are gone, and now and then remove what has expired.
+
+        Returns the jobs that wait again. May raise `Problem`.
+        """
+        waiting = await self.table.rescue(self.jobs)
+        if time.monotonic() > self._tidied + TIDY_SECONDS:
+            self._tidied = time.monotonic()
+            await self.table.tidy()
+        return waiting
 
     async def look(self, job: str) -> None:
         """Ask at once whether a job that runs here is to be cancelled. May raise `Problem`."""
@@ -281,14 +295,21 @@ class Runner:
 
 #: Seconds between two polls for jobs with waiting callers that other processes may change.
 NEWS_SECONDS: Final = 0.25
-#: How often to look for jobs that another process has left, or added.
-LOOK_SECONDS: Final = 1.0
-#: How often what has expired is removed.
-TIDY_SECONDS: Final = 600.0
 #: The tenant name under which an engine asks the pool for a worker before it knows whose job is next; no
 #: tenant may have this name. All jobs together get as much of the workers' time as one tenant; the table says
 #: which of them is next.
 JOBS: Final = ""
+
+
+async def forever(what: str, work: Callable[[], Awaitable[Any]]) -> None:
+    """Again and again, whatever happens: the database may be away for a while."""
+    while True:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - an ended loop would leave jobs until a restart
+            if not isinstance(error, Problem):  # of the database: said in the log by the store
+                _log.warning(what, detail=repr(error))
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 class JobEngine(ABC):
@@ -310,9 +331,7 @@ class JobEngine(ABC):
 
     async def close(self) -> None:
         """Stop; jobs that run here are queued again, for another process to run."""
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+        await cancelled(filter(None, [self._watcher]))
 
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
         """Accept a job; and whether it is new: the same idempotency key with the same request is not.
@@ -386,15 +405,13 @@ class EmbeddedEngine(JobEngine):
 
     async def start(self) -> None:
         self._runner.start(self.poke)
-        lent = max(1, self._pool.size - 1)
-        loops = [self._look_after(), *(self._serve() for _ in range(lent))]
+        loops = [forever("jobs are not looked after", self._look_after)]
+        loops += [self._serve() for _ in range(max(1, self._pool.size - 1))]
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
         await self._runner.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
         await super().close()
 
     async def submit(self, job: NewJob) -> tuple[Job, bool]:
@@ -428,15 +445,7 @@ class EmbeddedEngine(JobEngine):
             self._work.set()
 
     async def _look_after(self) -> None:
-        """Poll for jobs of other processes, take up abandoned ones, and remove old ones."""
-        loop = asyncio.get_running_loop()
-        tidied = -TIDY_SECONDS
-        while True:
-            with contextlib.suppress(Problem):
-                for job in await self.table.rescue(self._runner.jobs):
-                    self.poke(job)
-                if loop.time() > tidied + TIDY_SECONDS:
-                    tidied = loop.time()
-                    await self.table.tidy()
-            self._work.set()
-            await asyncio.sleep(LOOK_SECONDS)
+        """Poll for jobs of other processes."""
+        self._work.set()
+        for job in await self._runner.look_after():
+            self.poke(job)

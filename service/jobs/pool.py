@@ -28,7 +28,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -50,6 +50,7 @@ __all__ = [
     "Limits",
     "Worker",
     "WorkerPool",
+    "cancelled",
     "converse",
     "run_task",
 ]
@@ -257,6 +258,14 @@ def _say(level: int, event: str, **facts: Any) -> None:
         _log.log(level, event, **facts)
 
 
+async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks, and wait until each has ended, however it ends."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _overloaded(detail: str) -> Problem:
     return Problem(
         "overloaded", detail, remedy="Send the request again in a moment.", headers={"Retry-After": "2"}
@@ -381,9 +390,7 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Kill every worker and wait until each is gone."""
-        for supervisor in self._supervisors:
-            supervisor.cancel()
-        await asyncio.gather(*self._supervisors, return_exceptions=True)
+        await cancelled(self._supervisors)
 
     async def _supervise(self, slot: int) -> None:
         """Start a process again and again. Whatever fails may pass: no descriptors, no memory, no log."""

@@ -257,14 +257,19 @@ class Store:
             timer.cancel()
             if problem.kind.code == "database-unavailable":
                 self._tell(lane, problem)
+            else:  # what is wrong with the request was found in the database
+                self._answered(lane)
             raise
         timer.cancel()
+        self._answered(lane)
+        return result
+
+    def _answered(self, lane: _Lane) -> None:
         before = self.trouble
         if self._damaged_file is None:  # else the call had begun before the damage was met
             lane.answered()
         if before is not None and self.trouble is None:
             _log.info("the database answers again", database=self._name)
-        return result
 
     def _perform(self, record: _Call, call: Callable[[], T]) -> T:
         self._here.call = record

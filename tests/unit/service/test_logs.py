@@ -16,9 +16,8 @@ from typing import Any, Literal
 import pytest
 import structlog
 
-from service.auth.gate import Gate
 from service.auth.quotas import Quotas
-from service.auth.registry import Registry
+from service.auth.registry import Gate, Registry
 from service.http.access import Access
 from service.logs import LogWriter, configure_logging
 from service.settings import Settings

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from service.auth import table
-from service.auth.gate import Gate
 from service.auth.quotas import Quotas, hour_of
-from service.auth.registry import Registry
+from service.auth.registry import Gate, Registry
 from service.auth.table import Key, Tenant, digest_of, new_key, read_key
 from service.problems import Problem
 from service.store import Store, schema

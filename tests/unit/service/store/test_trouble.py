@@ -71,6 +71,25 @@ async def test_a_silent_database_is_asked_by_one_caller_at_a_time(store: Store) 
     assert store.trouble is None
 
 
+async def test_a_request_that_is_refused_ends_the_silence(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database has answered, whatever it says of the request."""
+    monkeypatch.setattr("service.store.database.PAUSE_SECONDS", 0.0)
+    go_on = threading.Event()
+
+    def refused(_connection: Connection) -> None:
+        raise Problem("idempotency-conflict", "It was another request.")
+
+    try:
+        assert await reason(store.run(go_on.wait, seconds=0.2)) == "silent"
+    finally:
+        go_on.set()
+    with pytest.raises(Problem, match="another request"):
+        await store.write(refused)
+    assert (store.trouble, await store.write(ask)) == (None, 1)
+
+
 async def test_writing_is_apart_from_reading(store: Store) -> None:
     go_on = threading.Event()
     try:
