@@ -17,6 +17,7 @@ from service.http import schemas
 from service.http.bodies import MODEL_TYPES
 from service.http.examples import named_examples
 from service.jobs.query import NOTES_HEADER
+from service.jobs.requests import KINDS
 from service.problems import CATALOGUE, MEDIA_TYPE
 from service.settings import Settings
 from solver.documents.fields import MAX_INTEGER, NO_CONTROL
@@ -133,17 +134,12 @@ ANY_BYTES: Final = {**content("graph", type="object"), **dict.fromkeys(MODEL_TYP
 
 
 def computed(
-    summary: str,
-    body: dict[str, Any],
-    made: dict[str, Any],
-    *codes: str,
-    cached: bool = False,
-    of_model: Result | None = None,
+    task: str, summary: str, body: dict[str, Any], made: dict[str, Any], *codes: str
 ) -> dict[str, Any]:
-    """The arguments of the decorator of a route that computes; `codes` are the problems it may answer.
+    """The arguments of the decorator of the route of a task; `codes` are the problems it may answer.
 
-    The answer to a `cached` one has an entity tag. With the header Prefer each of them can become a job. A
-    posted model gets the result `of_model`, with parameters of the query for it.
+    An answer that is kept has an entity tag. With the header Prefer each of them can become a job. A posted
+    model has its options, and members of the task, as parameters of the query.
     """
     prefer = {
         "name": "Prefer",
@@ -152,21 +148,18 @@ def computed(
         "description": "`respond-async, wait=N`: without an answer in N seconds a job goes on (RFC 7240).",
     }
     later = job_answer("Not answered in time, as was asked for: the job that goes on.")
-    unchanged: dict[int | str, Any] = {304: NOT_MODIFIED} if cached else {}
+    unchanged: dict[int | str, Any] = {304: NOT_MODIFIED} if KINDS[task].collection else {}
     return {
         "summary": summary,
         "responses": {200: made, 202: later, **unchanged, **problems(*codes)},
-        "openapi_extra": {"requestBody": body, "parameters": [prefer, *_query(of_model)]},
+        "openapi_extra": {"requestBody": body, "parameters": [prefer, *_query(task)]},
     }
 
 
-#: What the query of a posted model has beside options, by result: members of the requests in JSON.
-_MEMBERS: Final[Mapping[Result | None, tuple[str, ...]]] = {
-    "plan": ("like",),
-    "curve": ("points",),
-    "verdict": ("training", "scores"),
-    "validation": ("plan", "steps", "seed"),
-}
+#: The result of a posted model, by the task.
+_RESULTS: Final[Mapping[str, Result]] = {
+    "plan": "plan", "tradeoff": "curve", "explain": "verdict", "validate": "validation",
+}  # fmt: skip
 _REQUESTS: Final = (
     "PlanRequest",
     "PlanRequestOptions",
@@ -182,11 +175,17 @@ _OPTIONS: Final[Mapping[str, Option]] = {
 }
 
 
-def _query(result: Result | None) -> list[dict[str, str]]:
+def _query(task: str) -> list[dict[str, str]]:
     """References to the parameters that a model takes beside its body."""
-    options = [name for name, option in _OPTIONS.items() if result in (option.changes)]
-    names = (*options, *_MEMBERS.get(result, ()))
+    options = [name for name, option in _OPTIONS.items() if _RESULTS.get(task) in option.changes]
+    names = (*options, *_members(task)) if task in _RESULTS else ()
     return [{"$ref": f"#/components/parameters/{name}"} for name in names]
+
+
+def _members(task: str) -> list[str]:
+    """What the query of a posted model has beside options: members of the request in JSON."""
+    elsewhere = {"graph", "models", "options", *DEPLOYMENT_OPTIONS}
+    return [name for name in KINDS[task].required + KINDS[task].optional if name not in elsewhere]
 
 
 def _parameters(models: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +195,7 @@ def _parameters(models: Mapping[str, Any]) -> dict[str, Any]:
         declared |= models[model]["properties"]
     parameters: dict[str, Any] = {}
     schema: dict[str, Any]
-    for name in (*_OPTIONS, *(name for names in _MEMBERS.values() for name in names)):
+    for name in (*_OPTIONS, *(name for task in _RESULTS for name in _members(task))):
         option, text, explode = _OPTIONS.get(name), declared[name]["description"], {}
         if name in ("like", "plan"):
             schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}

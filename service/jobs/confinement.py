@@ -240,11 +240,13 @@ def address_space() -> int:
 def allow_memory(size: int) -> None:
     """Let this process have `size` bytes of address space more than it has now, and nothing beyond."""
     if now := address_space():
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        soft = now + size
-        resource.setrlimit(
-            resource.RLIMIT_AS, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
-        )
+        _limit(resource.RLIMIT_AS, now + size)
+
+
+def _limit(kind: int, soft: int) -> None:
+    """Set the soft limit of this process, at most to the hard one, which stays."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
 @contextlib.contextmanager
@@ -260,11 +262,7 @@ def limited(limits: Mapping[str, Any]) -> Iterator[None]:
     if memory is not None:
         allow_memory(memory)
     if seconds is not None:
-        _, hard = before[1]
-        soft = math.ceil(time.process_time() + seconds)
-        resource.setrlimit(
-            resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
-        )
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
     try:
         yield
     finally:  # the next request must reach this process, however large it is

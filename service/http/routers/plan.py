@@ -99,6 +99,7 @@ Weights = Annotated[
 ]
 
 _PLAN_ROUTE: Final = computed(
+    "plan",
     "Plan a training graph",
     model_body(PlanRequest, "tiny", "mnist", "range", "entry_points", "two_models"),
     answer(
@@ -109,8 +110,6 @@ _PLAN_ROUTE: Final = computed(
         headers=NOTES,
     ),
     *READING_PROBLEMS, "invalid-problem", "capacity-exceeded", "plan-not-found",
-    cached=True,
-    of_model="plan",
 )  # fmt: skip
 
 
@@ -143,13 +142,13 @@ async def plan(request: Request) -> Response:
 @router.post(
     "/v1/program",
     **computed(
+        "program",
         "Plan explicit operations",
         request_body(ProgramRequest, "momentum", "parallel"),
         answer(PlanDocument, "The plan; its digest is the entity tag.", "plan"),
         *ANY_PROBLEM, "invalid-graph", "use-before-def", "duplicate-name", "dangling-operand",
         "invalid-dimension", "too-many-operations", "invalid-options", "invalid-problem",
         "capacity-exceeded",
-        cached=True,
     ),
 )  # fmt: skip
 async def plan_program(request: Request) -> Response:
@@ -305,11 +304,11 @@ async def _export(
 @router.post(
     "/v1/tradeoff",
     **computed(
+        "tradeoff",
         "Costs of smaller peaks",
         model_body(TradeOffRequest, "points"),
         answer(TradeOffDocument, "The curve.", "curve", headers=NOTES),
         *READING_PROBLEMS,
-        of_model="curve",
     ),
 )
 async def tradeoff(request: Request) -> Response:
@@ -326,11 +325,11 @@ async def tradeoff(request: Request) -> Response:
 @router.post(
     "/v1/explain",
     **computed(
+        "explain",
         "Whether a capacity is enough, and what makes it so",
         model_body(ExplainRequest, "capacity"),
         answer(VerdictDocument, "The verdict.", "verdict", headers=NOTES),
         *READING_PROBLEMS,
-        of_model="verdict",
     ),
 )
 async def explain(request: Request) -> Response:
@@ -351,11 +350,11 @@ async def explain(request: Request) -> Response:
 @router.post(
     "/v1/validate",
     **computed(
+        "validate",
         "Train in a plan and compare",
         model_body(ValidateRequest, "validation"),
         answer(ReportDocument, "The comparison, step by step.", "report", headers=NOTES),
         *READING_PROBLEMS, "invalid-plan", "plan-not-found", "validation-too-large",
-        of_model="validation",
     ),
 )  # fmt: skip
 async def validate(request: Request) -> Response:
@@ -389,11 +388,11 @@ LayoutDigest = Annotated[
 @layouts.post(
     "/v1/layout",
     **computed(
+        "layout",
         "Place buffers with known lifespans",
         request_body(LayoutRequest, "buffers"),
         answer(LayoutDocument, "The layout; its digest is the entity tag.", "layout"),
         *ANY_PROBLEM, "too-many-buffers", "invalid-options", "invalid-problem", "capacity-exceeded",
-        cached=True,
     ),
 )  # fmt: skip
 async def place_buffers(request: Request) -> Response:
