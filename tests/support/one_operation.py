@@ -137,9 +137,14 @@ class OneOperation:
     def needs(self, *wanted: int) -> BackwardNeeds:
         return self.kind.backward(self.node, frozenset(wanted))
 
-    def prepare_backward(self, dy: Derivatives, *wanted: int) -> tuple[dict[int, Array], Callable[[], None]]:
-        """(derivatives of the inputs in `wanted`, the prepared step), given the derivative of Y."""
-        needs, y = self.needs(*wanted), self.forward_all()
+    def prepare_backward(
+        self, dy: Derivatives, *wanted: int, outputs: Sequence[Array] | None = None
+    ) -> tuple[dict[int, Array], Callable[[], None]]:
+        """(derivatives of the inputs in `wanted`, the prepared step), given the derivative of Y.
+
+        `outputs` are those of the forward step, if it has run already.
+        """
+        needs, y = self.needs(*wanted), self.forward_all() if outputs is None else outputs
         given = [dy] if isinstance(dy, np.ndarray) else dy
         dx = {i: poisoned(self.node.input(i)) for i in wanted}
         call = Call(
@@ -166,37 +171,50 @@ class OneOperation:
 
     # ---------------------------------------------------------------------------------- derivatives
 
-    def central_difference(self, dy: Sequence[Array | None], position: int, step: float = 1e-6) -> Array:
-        """d sum(Y dY) / dX at `position`, element by element; float64 inputs only."""
-        x = self.values[position]
-        assert x is not None
-        assert x.dtype == np.float64, "central differences need float64"
+    def slopes(
+        self, dy: Sequence[Array | None], moves: Sequence[tuple[int, Array]], step: float = 1e-6
+    ) -> list[float]:
+        """d sum(Y dY) as the input at a position moves along a direction, by central differences.
+
+        Floating inputs have to be float64.
+        """
         outputs, run = self.prepare_forward()
-        derivative = np.empty_like(x)
-
-        def weighted(value: float, index: tuple[int, ...]) -> float:
-            x[index] = value
-            run()
-            pairs = zip(outputs, dy, strict=True)
-            return sum(float(np.sum(output * each)) for output, each in pairs if each is not None)
-
-        for index in np.ndindex(x.shape):
-            kept = float(x[index])
-            rise = weighted(kept + step, index) - weighted(kept - step, index)
-            derivative[index] = rise / (2 * step)
-            x[index] = kept
-        return derivative
+        found = []
+        for position, direction in moves:
+            x = _present(self.values[position])
+            assert x.dtype == np.float64, "central differences need float64"
+            before, sums = x.copy(), list[float]()
+            for distance in (step, -step):
+                np.copyto(x, before + distance * direction)
+                run()
+                pairs = zip(outputs, dy, strict=True)
+                sums.append(sum(float(np.vdot(y, given)) for y, given in pairs if given is not None))
+            np.copyto(x, before)
+            found.append((sums[0] - sums[1]) / (2 * step))
+        return found
 
     def assert_derivatives(self, tolerance: float = 1e-6) -> None:
-        """Every set of wanted derivatives agrees with central differences."""
+        """Derivatives are slopes along three random directions, for all outputs and for each of several.
+
+        Every set of derivatives asked for has the values of all of them. `tolerance` is a ratio to the norm
+        of what the elements add to the slope, so one wrong element shows in a tensor of any size.
+        """
         rng = np.random.default_rng(5)
-        dy = [rng.standard_normal(t.shape) if t.dtype.is_floating else None for t in self.types]
+        whole = [rng.standard_normal(t.shape) if t.dtype.is_floating else None for t in self.types]
+        alone = [[dy if i == k else None for i, dy in enumerate(whole)] for k in range(len(whole))]
         positions = sorted(self.kind.differentiable(self.node))
-        expected = {i: self.central_difference(dy, i) for i in positions}
-        for wanted in _subsets(positions):
-            found = self.backward(dy, *wanted)
-            for i in wanted:
-                np.testing.assert_allclose(found[i], expected[i], rtol=tolerance, atol=tolerance)
+        for dy in (whole, *(alone if len(whole) > 1 else ())):
+            outputs, found = self.forward_all(), self.backward(dy, *positions)
+            for wanted in _subsets(positions):
+                part, step = self.prepare_backward(dy, *wanted, outputs=outputs)
+                step()
+                for i in wanted:
+                    np.testing.assert_allclose(part[i], found[i], rtol=1e-10, atol=1e-12)
+            moves = [(i, rng.standard_normal(found[i].shape)) for i in positions * 3]
+            for (i, direction), slope in zip(moves, self.slopes(dy, moves), strict=True):
+                terms = found[i] * direction
+                error = abs(float(terms.sum()) - slope)
+                assert error <= tolerance * (1e-2 + float(np.linalg.norm(terms))), f"derivative {i}: {error}"
 
     def assert_lean(self, limit: int = 64 * 1024) -> None:
         """No step allocates memory of tensor size: forward, nor backward for each derivative and for all."""

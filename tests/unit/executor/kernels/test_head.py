@@ -93,11 +93,6 @@ def test_chunks_by_the_scratch_budget(trans_b: int) -> None:
     assert_whole([normal(300, 30), w, labels, normal(700)], scratch_budget=1, transB=trans_b)
 
 
-def test_derivatives_are_those_of_differences() -> None:
-    values = [normal(5, 3), normal(3, 7), np.array([0, 6, 2, 2, 5]), normal(7)]
-    OneOperation(HEAD, values, chunk_rows=2, chunk_columns=3).assert_derivatives()
-
-
 @given(heads(), st.sets(st.integers(1, 8), max_size=3))
 def test_parts_of_a_head_make_the_whole(
     case: tuple[list[Array | None], dict[str, Any]], cuts: set[int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -71,6 +72,17 @@ def elementwise() -> Iterator[OneOperation]:
             yield OneOperation(type_, floats(left, right), activation="Relu6")
         yield OneOperation("Pow", floats(left, right))
         yield OneOperation("Pow", [*floats(left), np.full(right, 2)])
+    gated: list[tuple[str, dict[str, Any]]] = [
+        *((type_, {}) for type_ in ("LeakyRelu", "Elu", "HardSigmoid", "HardSwish", "Swish", "Gelu")),
+        *(("LeakyRelu", {"alpha": -0.5}), ("Elu", {"alpha": -0.5}), ("Gelu", {"approximate": "tanh"})),
+    ]
+    for type_, attributes in gated:
+        yield OneOperation(type_, image, **attributes)
+    for slope in ((70, 1), (1, 1200), (1,), (70, 1200)):
+        yield OneOperation("PRelu", floats((70, 1200), slope))
+    reduced = itertools.product(("ReduceMean", "ReduceSum", "ReduceMax"), ((0,), (1,), (2,), (1, 2)))
+    for type_, axes in reduced:
+        yield OneOperation(type_, floats((11, 37, 509)), axes=axes)
     for size in (5 * BLOCK + 13, 100 * BLOCK):
         yield OneOperation("Dropout", floats((size,)))
     yield OneOperation("RandomUniform", [np.array([200_000])])
@@ -112,6 +124,26 @@ def products_and_images() -> Iterator[OneOperation]:
         for training in (0, 1):
             given = floats(shape, *[channels] * 4)
             yield OneOperation("BatchNormalization", given, data_layout=layout, training_mode=training)
+    rows: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+        *(("LayerNormalization", shape, shape[1:], {}) for shape in ((300, 500), (3, 40_000))),
+        ("InstanceNormalization", (3, 7, 90, 100), (7,), {}),
+        ("InstanceNormalization", (3, 90, 100, 7), (7,), {"data_layout": "NHWC"}),
+        ("InstanceNormalization", (2, 3, 200, 200), (3,), {}),
+        ("GroupNormalization", (3, 8, 60, 60), (8,), {"num_groups": 4}),
+        ("GroupNormalization", (3, 60, 60, 8), (8,), {"num_groups": 2, "data_layout": "NHWC"}),
+    ]
+    for type_, shape, parameters, attributes in rows:
+        yield OneOperation(type_, floats(shape, parameters, parameters), **attributes)
+    for shape in ((300, 500), (3, 40_000)):
+        yield OneOperation("RMSNormalization", floats(shape, shape[1:]))
+    cells: list[tuple[str, int, dict[str, Any]]] = [
+        *(("LSTMCell", 4, {}), ("GRUCell", 3, {}), ("GRUCell", 3, {"linear_before_reset": 1})),
+        ("RNNCell", 1, {}),
+    ]
+    for type_, gates, attributes in cells:
+        states = [(64, 96)] * (2 if type_ == "LSTMCell" else 1)
+        cell = floats((64, 80), *states, (gates * 96, 80), (gates * 96, 96), (2 * gates * 96,))
+        yield OneOperation(type_, cell, **attributes)
 
 
 def moved_and_chosen() -> Iterator[OneOperation]:

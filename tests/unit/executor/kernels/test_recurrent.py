@@ -1,4 +1,4 @@
-"""Recurrent cells: forward from the formulas, derivatives, states left out, PyTorch's cells, memory."""
+"""Recurrent cells: forward from the formulas, derivatives, states left out, PyTorch's cells."""
 
 from __future__ import annotations
 
@@ -101,18 +101,6 @@ def test_rnn(biases: int, states: str, nonlinearity: str) -> None:
     operation.assert_derivatives()
 
 
-@pytest.mark.parametrize("present", [0, 1])
-def test_an_lstm_of_which_one_state_goes_on(present: int) -> None:
-    """The last cell state of a sequence is often not read."""
-    operation = OneOperation("LSTMCell", operands("LSTMCell", peepholes=True))
-    dy: list[Array | None] = [None, None]
-    dy[present] = normal(B, H)
-    found = operation.backward(dy, *range(7))
-    for position in range(7):
-        expected = operation.central_difference(dy, position)
-        np.testing.assert_allclose(found[position], expected, rtol=1e-6, atol=1e-7)
-
-
 @pytest.mark.parametrize("type_", GATES)
 def test_an_axis_in_front_changes_nothing_else(type_: str) -> None:
     values = operands(type_)
@@ -125,21 +113,6 @@ def test_an_axis_in_front_changes_nothing_else(type_: str) -> None:
     inside, outside = plain.backward(dy, *wanted), framed.backward([each[None] for each in dy], *wanted)
     for position in wanted:
         np.testing.assert_array_equal(outside[position], inside[position][None])
-
-
-@pytest.mark.parametrize("type_", GATES)
-@pytest.mark.parametrize("linear", [0, 1])
-def test_nothing_of_tensor_size_is_allocated(type_: str, linear: int) -> None:
-    rows, width = GATES[type_] * 96, 96
-    shapes = [
-        (64, 80),
-        *[(64, width)] * (2 if type_ == "LSTMCell" else 1),
-        (rows, 80),
-        (rows, width),
-        (2 * rows,),
-    ]
-    attributes: dict[str, Any] = {"linear_before_reset": linear} if type_ == "GRUCell" else {}
-    OneOperation(type_, [normal(*shape, dtype="float32") for shape in shapes], **attributes).assert_lean()
 
 
 def reordered(array: Array, order: tuple[int, ...]) -> Array:

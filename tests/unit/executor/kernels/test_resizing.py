@@ -1,4 +1,4 @@
-"""Resize: derivatives, adjointness, axes and blocks, coordinates by hand, memory."""
+"""Resize: adjointness, axes and blocks, coordinates by hand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from solver.graph.ops.resizing import ResizedAxis
 from solver.graph.types import Array
 from tests.support.every import grid
 from tests.support.one_operation import OneOperation, normal
-from tests.support.onnx_reference import assert_onnx
-
-COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
-ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def sized(x: Array, sizes: tuple[int, ...], **attributes: Any) -> OneOperation:
@@ -24,51 +20,6 @@ def sized(x: Array, sizes: tuple[int, ...], **attributes: Any) -> OneOperation:
 
 def scaled(x: Array, scales: tuple[float, ...], **attributes: Any) -> OneOperation:
     return OneOperation("Resize", [x, None, np.array(scales, np.float32)], **attributes)
-
-
-SIZES = [((2, 1, 3, 4), (2, 1, 6, 6)), ((1, 2, 5, 4), (1, 2, 2, 7)), ((3, 5), (3, 3)), ((2, 4), (2, 1))]
-
-
-@grid("coordinates", COORDINATES)
-@grid("rounding", ROUNDINGS)
-def test_nearest(coordinates: str, rounding: str) -> None:
-    attributes = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
-    for shape, sizes in SIZES:
-        operation = sized(normal(*shape), sizes, mode="nearest", **attributes)
-        assert_onnx(operation, opset=19)
-        operation.assert_derivatives()
-
-
-@grid("coordinates", COORDINATES)
-@grid("mode", ["linear", "cubic"])
-@grid("more", [{}, {"antialias": 1}, {"exclude_outside": 1}])
-def test_interpolation(coordinates: str, mode: str, more: dict[str, int]) -> None:
-    """But for one element by pytorch_half_pixel: ONNX's text has it at 0, its evaluator at -0.5."""
-    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
-    for shape, sizes in SIZES[: -1 if coordinates == "pytorch_half_pixel" else None]:
-        operation = sized(normal(*shape), sizes, **attributes)
-        assert_onnx(operation, 1e-5, 1e-5, opset=19)
-        operation.assert_derivatives()
-
-
-@grid("scales", [(1, 1, 2, 3), (1, 1, 0.6, 1.7), (2, 1, 1, 0.3), (1, 1, 1, 1), (1.5, 2, 2, 2)])
-@grid("mode", ["nearest", "linear"])
-def test_scales(scales: tuple[float, ...], mode: str) -> None:
-    """Also those whose products with the sizes are not whole, and of all axes."""
-    operation = scaled(normal(2, 3, 4, 5), scales, mode=mode)
-    assert_onnx(operation, 1e-6, 1e-9, opset=19)
-    operation.assert_derivatives()
-
-
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-def test_channels_may_come_last(mode: str) -> None:
-    x = normal(2, 3, 4, 5)
-    first = sized(x, (6, 9), mode=mode, axes=(2, 3))
-    last = sized(np.ascontiguousarray(np.moveaxis(x, 1, -1)), (6, 9), mode=mode, axes=(1, 2))
-    np.testing.assert_allclose(last.forward(), np.moveaxis(first.forward(), 1, -1), rtol=1e-12, atol=1e-14)
-    dy = normal(2, 3, 6, 9)
-    found = last.backward(np.ascontiguousarray(np.moveaxis(dy, 1, -1)), 0)[0]
-    np.testing.assert_allclose(found, np.moveaxis(first.backward(dy, 0)[0], 1, -1), rtol=1e-12, atol=1e-14)
 
 
 def test_axes_in_any_order() -> None:
@@ -104,20 +55,6 @@ def test_blocks(x: tuple[int, ...], sizes: tuple[int, ...], mode: str) -> None:
     dy = normal(*sizes)
     product_of_both = np.sum(operation.backward(dy, 0)[0] * normal(*x))
     assert product_of_both == pytest.approx(np.sum(dy * expected), rel=1e-9)
-
-
-@grid(("x", "sizes"), [((2, 6, 5, 3), (2, 9, 8, 3)), ((1, 6, 8, 9), (1, 9, 4, 12))])
-@grid("budget", [1, 500, 2000])
-@grid("mode", ["nearest", "linear", "cubic"])
-def test_a_small_budget_cuts_examples_into_rows(
-    x: tuple[int, ...], sizes: tuple[int, ...], budget: int, mode: str
-) -> None:
-    given = [normal(*x), None, None, np.array(sizes)]
-    whole = OneOperation("Resize", given, mode=mode)
-    parts = OneOperation("Resize", given, scratch_budget=budget, mode=mode)
-    np.testing.assert_allclose(parts.forward(), whole.forward(), rtol=1e-12, atol=1e-13)
-    dy = normal(*sizes)
-    np.testing.assert_allclose(parts.backward(dy, 0)[0], whole.backward(dy, 0)[0], rtol=1e-12, atol=1e-13)
 
 
 def test_coordinates_by_hand() -> None:

@@ -11,37 +11,7 @@ from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.types import Array
 from tests.support.every import grid
 from tests.support.one_operation import OneOperation, normal, placed
-from tests.support.onnx_reference import assert_onnx, onnx_reference
-
-
-def coins(*shape: int) -> Array:
-    return np.asarray(np.random.default_rng((7, *shape)).integers(0, 2, shape).astype(np.bool_))
-
-
-WHERES = [
-    ((3, 4), (3, 4), (3, 4)),
-    ((3, 4), (4,), ()),
-    ((3, 1), (3, 4), (1, 4)),
-    ((), (2, 3), (2, 3)),
-    ((2, 1, 1), (3, 1), (4,)),
-    ((1,), (), ()),
-]
-
-
-@pytest.mark.parametrize(("condition", "left", "right"), WHERES)
-def test_where(condition: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    values = [coins(*condition), normal(*left), normal(*right)]
-    operation = OneOperation("Where", values)
-    expected = np.where(*values)
-    assert operation.forward().shape == expected.shape
-    np.testing.assert_array_equal(operation.forward(), expected)
-    operation.assert_derivatives()
-
-
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "bool"])
-def test_where_of_what_has_no_derivative(dtype: str) -> None:
-    values = [coins(3, 4), np.ones((3, 4), dtype), np.zeros(4, dtype)]
-    np.testing.assert_array_equal(OneOperation("Where", values).forward(), np.where(*values))
+from tests.support.onnx_reference import onnx_reference
 
 
 def test_where_keeps_what_is_not_chosen_out_of_the_derivative() -> None:
@@ -50,45 +20,6 @@ def test_where_keeps_what_is_not_chosen_out_of_the_derivative() -> None:
     found = OneOperation("Where", values).backward(np.array([np.inf, np.nan]), 1, 2)
     np.testing.assert_array_equal(found[1], [np.inf, 0])
     np.testing.assert_array_equal(found[2], [0, np.nan])
-
-
-@pytest.mark.parametrize(("left", "right"), [((70, 1), (1200,)), ((), (70, 1200)), ((70, 1200), (1,))])
-def test_where_in_blocks(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    condition, dy = coins(70, 1200), normal(70, 1200)
-    found = OneOperation("Where", [condition, normal(*left), normal(*right)]).backward(dy, 1, 2)
-    for shape, kept, position in ((left, condition, 1), (right, ~condition, 2)):
-        padded = (1,) * (2 - len(shape)) + shape
-        axes = tuple(i for i, size in enumerate(padded) if size == 1)
-        expected = (dy * kept).sum(axis=axes, keepdims=True).reshape(shape)
-        np.testing.assert_allclose(found[position], expected, rtol=1e-9, atol=1e-10)
-
-
-GATHERS = [
-    ((6, 4), (3,), 0),
-    ((6, 4), (2, 5), 0),
-    ((6, 4), (), 0),
-    ((6, 4), (2, 3), 1),
-    ((3, 6, 4), (2, 3), -2),
-    ((3, 2, 6), (7,), -1),
-    ((6,), (9,), 0),
-]
-
-
-@grid("index_type", ["int32", "int64"])
-@grid(("data", "index", "axis"), GATHERS)
-def test_gather(data: tuple[int, ...], index: tuple[int, ...], axis: int, index_type: str) -> None:
-    """Indices repeat and some count from the end."""
-    size = data[axis]
-    numbers = np.random.default_rng(3).integers(-size, size, index).astype(index_type)
-    values = [normal(*data), np.asarray(numbers)]
-    operation = OneOperation("Gather", values, axis=axis)
-    assert_onnx(operation)
-    operation.assert_derivatives()
-
-
-def test_gather_of_integers() -> None:
-    found = OneOperation("Gather", [np.array([5, 6, 7]), np.array([2, -3])]).forward()
-    assert found.tolist() == [7, 5]
 
 
 @pytest.mark.parametrize("shape", [(50, 8), (3, 50, 2), (50,)])
@@ -173,6 +104,6 @@ def test_updates_of_rows_are_those_of_onnx(reduction: str, dtype: str) -> None:
     updates: Array = rng.integers(1, 5, (70, 4)).astype(dtype)
     index = rng.integers(-9, 9, 70)
     values: list[Array] = [data, index.reshape(-1, 1), updates]
-    expected = onnx_reference("ScatterND", values, {"reduction": reduction})
+    (expected,) = onnx_reference("ScatterND", values, {"reduction": reduction})
     found = OneOperation("ScatterUpdate", [data, index, updates], reduction=reduction).forward()
     np.testing.assert_array_equal(found, expected)
