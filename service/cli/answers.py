@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import (
     errors_may_be_seen,
@@ -18,13 +18,15 @@ from service.cli.console import (
     read_options,
     reporting,
 )
+from solver import documents, requests
 from solver.errors import ArenaplanError, OptionsError
-from solver.layout import Progress
-from solver.plan import RequestedOptions
-from solver.requests import Follower, ReadModel, Request, Source, Trying, handle
-from solver.schedules import SearchProgress
+
+if TYPE_CHECKING:
+    from solver.plan import RequestedOptions
+    from solver.requests import Follower, Request, Source
 
 __all__ = [
+    "TITLES",
     "answer",
     "asked",
     "read_source",
@@ -32,18 +34,24 @@ __all__ = [
 ]
 
 #: What is shown while a request is answered, by what is wanted; {} is the network.
-_TITLES: Final[Mapping[str, str]] = {
+TITLES: Final[Mapping[str, str]] = {
     "plan": "planning {}",
+    "deployment": "planning {}",
     "tradeoff": "looking for schedules of {}",
     "verdict": "looking for what makes {} fit",
     "largest": "looking for the largest size of {}",
     "trainable": "looking for what to train of {}",
-}  # fmt: skip
+    "validation": "training {}",
+    "import": "importing {}",
+}
+
+#: What is answered here without a title: a validation has a bar.
+_UNTITLED: Final = ("deployment", "validation", "import")
 
 
 def read_source(path: Path, choices: Mapping[str, Any] = MappingProxyType({})) -> Source:
     """The model of a file, or of standard input, with choices for its import."""
-    return Source(read_document(path), path=path, choices=choices)
+    return requests.Source(read_document(path), path=path, choices=choices)
 
 
 def read_sources(
@@ -68,10 +76,10 @@ def asked(
     path: Path, fields: Mapping[str, Any], choices: Mapping[str, Any]
 ) -> tuple[Source, RequestedOptions]:
     """The model of a file with choices for its import, and the options by the fields of their document."""
-    source = Source(read_document(path), path=path, choices=choices)
+    source = requests.Source(read_document(path), path=path, choices=choices)
     if "costs" in fields:
         fields = _with_costs(fields, source)
-    return source, read_options(fields) if fields else RequestedOptions()
+    return source, read_options(fields)
 
 
 def _with_costs(fields: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -81,10 +89,9 @@ def _with_costs(fields: Mapping[str, Any], source: Source) -> dict[str, Any]:
     text = options.pop("costs", "roofline")
     if text == "roofline":
         return options
-    from solver import documents
-
     if text == "measured":
-        costs = answer(Request("costs", {source.name: source}, read_options(options), repeats=5))
+        request = requests.Request("costs", {source.name: source}, read_options(options), repeats=5)
+        costs = answer(request)
     else:
         with reporting(as_json=False, document=text):
             costs = documents.load_costs(read_document(Path(text)))
@@ -105,7 +112,7 @@ def answer(
 
             return Service(server, as_json=as_json).answer(request)
         with _showing(request.wanted, follow) as (observe, shown):
-            return handle(request, observe=observe, follow=shown).value
+            return requests.handle(request, observe=observe, follow=shown).value
     except ArenaplanError as error:
         if error.path[:1] == ("models",) and len(error.path) > 1:
             error.document = str(request.models[str(error.path[1])].path)
@@ -117,6 +124,9 @@ def answer(
 
 def _progress_line(stage: str, progress: Any) -> str:
     """How far a stage is, on one line."""
+    from solver.layout import Progress
+    from solver.schedules import SearchProgress
+
     if isinstance(progress, Progress):
         return progress_text(stage, {"peak_bytes": progress.incumbent, "bound_bytes": progress.bound})
     return progress_text(stage, asdict(progress) if isinstance(progress, SearchProgress) else {})
@@ -130,20 +140,18 @@ def _showing(
 
     def heeding(stage: str, news: Any) -> None:
         heed()
-        if isinstance(news, ReadModel):
+        if isinstance(news, requests.ReadModel):
             print_notes(news.notes)
         if follow is not None:
             follow(stage, news)
 
-    title = _TITLES.get(wanted)
-    if title is None or not errors_may_be_seen():
-        yield None, heeding
-        return
-    from rich.console import Console
-    from rich.markup import escape
+    title, console = TITLES.get(wanted), None
+    if title is not None and wanted not in _UNTITLED and errors_may_be_seen():
+        from rich.console import Console
+        from rich.markup import escape
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
+        console = Console(stderr=True)
+    if title is None or console is None or not console.is_terminal:
         yield None, heeding
         return
     with console.status("reading the document") as status:
@@ -166,10 +174,12 @@ def _showing(
 
         def shown(stage: str, news: Any) -> None:
             heeding(stage, news)
-            if isinstance(news, ReadModel):
+            if isinstance(news, requests.ReadModel):
                 words["name"] = news.name
-            elif isinstance(news, Trying):
+            elif isinstance(news, requests.Trying):
                 words["trying"] = news.text
-            show("" if isinstance(news, ReadModel | Trying) else _progress_line(stage, news))
+            show(
+                "" if isinstance(news, requests.ReadModel | requests.Trying) else _progress_line(stage, news)
+            )
 
         yield observe, shown

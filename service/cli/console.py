@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 from service.problems import problem_from
+from solver import documents
 from solver.errors import (
     ArenaplanError,
     CapacityError,
@@ -388,8 +389,10 @@ def _place(error: ArenaplanError, document: str) -> str:
 
 def read_options(given: Mapping[str, Any]) -> RequestedOptions:
     """The options of a plan, by fields of their document. Raises OptionsError, whose path is an option."""
-    from solver import documents
+    from solver.plan import RequestedOptions
 
+    if not given:
+        return RequestedOptions()
     try:
         return documents.load_options(given)
     except DocumentError as error:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from service.cli.answers import answer, read_sources
 from service.cli.console import Exit, read_document, reporting, write_document
 from service.cli.options import AsJson, Commands, EntryPointName, PlanServer, Server
 from service.cli.plans import read_planned
+from service.cli.tables import aligned
+from solver import documents, requests
 from solver.errors import ArenaplanError, CapacityError, OptionsError
 
 if TYPE_CHECKING:
@@ -250,12 +253,7 @@ def _text(parts: Sequence[_Part]) -> str:
     for part in parts:
         lines += [*([""] if lines else []), f"{part.name}: {part.headline}", *part.sentences]
         for table in part.tables:
-            cells = [table.head, *table.rows]
-            widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-            lines.append("")
-            for first, *others in cells:  # the first column to the left, the others to the right
-                words = [first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]
-                lines.append("  ".join(words).rstrip())
+            lines += ["", *aligned([table.head, *table.rows], figures=True)]
     return "\n".join(lines) + "\n"
 
 
@@ -349,7 +347,6 @@ def check_budgets(path: Path, form: str, output: Path, server: str | None = None
 
     OK where all keep their budgets, TOO_LARGE where one does not, USAGE where one could not be planned.
     """
-    from solver import documents
 
     budgets = documents.load_budgets(read_document(path))
     judged = [_judged(budget, path.parent, server) for budget in budgets]
@@ -367,7 +364,6 @@ def check_budgets(path: Path, form: str, output: Path, server: str | None = None
 
 
 def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
-    from solver import documents
     from solver.reports.budget import checks
 
     where = budget.model or budget.plan or ""
@@ -388,19 +384,16 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
 
 def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deployment:
     """The plan of a budget: read, or made here or at a service."""
-    from service.cli.answers import answer, read_sources
-    from solver import documents
     from solver.plan import read_entry
-    from solver.requests import Request
 
     if budget.model is None:
         return documents.load_planned((folder / (budget.plan or "")).read_bytes())
     sources = read_sources([folder / budget.model], budget.training)
     if budget.entries:
         specs = [read_entry(text) for text in budget.entries]
-        request = Request("deployment", sources, budget.options, specs)
+        request = requests.Request("deployment", sources, budget.options, specs)
     else:
-        request = Request("plan", sources, budget.options)
+        request = requests.Request("plan", sources, budget.options)
     planned: Plan | Deployment = answer(request, server=server)
     return planned
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import note_end, print_json, print_line, read_document, write_document
 from service.cli.options import AsJson, Commands, LayoutChoices, Plot, Server, on_one_thread
+from service.cli.tables import FittingTable, make_table
+from solver import documents
 from solver.errors import DocumentError, NotJsonError, OptionsError
 from solver.options import CONSTRAINTS
 
 if TYPE_CHECKING:
-    from service.cli.tables import FittingTable
     from solver.layout import (
         Certificate,
         Layout,
@@ -107,8 +108,6 @@ def solve(
         placed = Service(server, as_json=as_json).layout(source.name, source.problem, options)
     beside = str(output) == "-"
     if kind == _JSON or (as_json and not beside):
-        from solver import documents
-
         placed = documents.layout_with_digest(placed)
     write_document(output, _solution(placed, kind))
     if paint is not None:
@@ -137,8 +136,6 @@ def read_source(path: Path) -> Source:
     data = read_document(path)
     name = "standard input" if str(path) == "-" else path.name
     if data.lstrip()[:1] in (b"{", b"[") or (not data.strip() and path.suffix.lower() == _JSON):
-        from solver import documents
-
         return Source(name, documents.load_buffers(data), None, _JSON)
     if b"\0" in data[:1024]:
         raise NotJsonError(
@@ -188,8 +185,6 @@ def _options_of(choices: Mapping[str, Any], without: Sequence[str]) -> LayoutOpt
     )
     if not texts:
         return options
-    from solver import documents
-
     try:
         read = documents.load_layout_options(texts)
     except DocumentError as error:
@@ -261,8 +256,6 @@ def progress_line(news: Progress) -> str:
 
 def _solution(placed: PlacedBuffers, kind: str) -> bytes:
     if kind == _JSON:
-        from solver import documents
-
         return documents.dump_layout(placed, indent=2) + b"\n"
     from solver.exporters import dump_minimalloc
 
@@ -402,8 +395,6 @@ def comparison_facts(problem: LayoutProblem, outcomes: Mapping[str, Outcome]) ->
 
 def comparison_table(name: str, facts: Mapping[str, Any]) -> FittingTable:
     """One line a solver. A ``*`` says that time, not work, ended the search."""
-    from service.cli.tables import make_table
-
     title = f"{name}: {facts['buffers']:,} buffers, lower bound {facts['lower_bound']:,}"
     headings = ("solver", ">peak", ">peak / bound", "status", "proof", ">seconds")
     rows = [

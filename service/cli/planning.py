@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from service.cli.answers import answer, asked, read_source, read_sources
 from service.cli.command_line import command_line, explain_command, print_commands, reading_commands
 from service.cli.console import (
     errors_may_be_seen,
@@ -35,6 +36,7 @@ from service.cli.options import (
     StepOptions,
     on_one_thread,
 )
+from solver import documents, requests
 from solver.errors import CapacityError, DocumentError, OptionsError
 from solver.options import DEPLOYMENT_OPTIONS
 
@@ -119,13 +121,11 @@ def _plan(
     """The plan of one network. `fields` are those of an options document, and are checked as in one, so that
     every entry point has the same rules and messages.
     """
-    from service.cli.answers import answer, asked
-    from solver.requests import Request
 
     old = None if like is None else _old_plan(like, server, as_json=as_json)
     source, options = asked(model, fields, choices)
     try:
-        request = Request("plan", {source.name: source}, options, like=old)
+        request = requests.Request("plan", {source.name: source}, options, like=old)
         plan: Plan = answer(request, as_json=as_json, server=server)
     except CapacityError as error:
         if _can_be_explained(source, options.options):
@@ -141,7 +141,7 @@ def _plan(
 
 def _can_be_explained(source: Source, options: PlanOptions) -> bool:
     """Whether `explain` takes this network and its target, and can say more of what a value is denied."""
-    from solver import documents, pipeline
+    from solver import pipeline
 
     if options.place:
         return False
@@ -158,7 +158,6 @@ def _old_plan(path: Path, server: str | None, *, as_json: bool) -> Plan | Deploy
             remedy="Leave out --server, or POST the graph with the plan as `like` to the service's /v1/plan.",
             path=("server",),
         )
-    from solver import documents
 
     with reporting(as_json=as_json, document=str(path)):
         return documents.load_planned(read_document(path))
@@ -174,11 +173,9 @@ def _deployment(
     server: str | None,
 ) -> Deployment:
     """The plan of the entry points of networks: `fields` and `choices` hold for every one of them."""
-    from service.cli.answers import answer, read_sources
-    from solver.plan import RequestedOptions, read_entry, read_tie
-    from solver.requests import Request
+    from solver.plan import read_entry, read_tie
 
-    options = read_options(fields) if fields else RequestedOptions()
+    options = read_options(fields)
     sources = read_sources(models, choices)
     if choices.get("dim") and any(source.importer is None for source in sources.values()):
         raise OptionsError(
@@ -188,7 +185,7 @@ def _deployment(
         )
     specs, tied = [read_entry(text) for text in entries], [read_tie(text) for text in ties]
     try:
-        request = Request("deployment", sources, options, specs, ties=tied)
+        request = requests.Request("deployment", sources, options, specs, ties=tied)
         deployment: Deployment = answer(request, as_json=as_json, server=server)
     except CapacityError as error:
         # `explain` answers for a training step by itself: if nothing else takes memory from it, it can help.
@@ -246,17 +243,12 @@ def _deliver(
     Without `output` the plan goes to standard output; a terminal shows the summary alone, and the command
     that writes the plan, whose options are `again`.
     """
-    from solver import documents
     from solver.plan import Plan
 
     on_terminal = sys.stdout.isatty() and not as_json
     is_summary = output is None and on_terminal
     if not is_summary:
-        if isinstance(planned, Plan):
-            text = documents.dump_plan(planned, indent=2)
-        else:
-            text = documents.dump_deployment(planned, indent=2)
-        write_document(output or Path("-"), text + b"\n")
+        write_document(output or Path("-"), documents.dump_planned(planned, indent=2) + b"\n")
     # If standard output holds the plan already, the summary goes to standard error, if that is a terminal.
     beside = not is_summary and str(output or "-") == "-"
     if as_json and not beside:
@@ -329,10 +321,7 @@ def import_(
 
     It says how the model is trained as well.
     """
-    from service.cli.answers import answer, read_source
-    from solver import documents
     from solver.plan import PlanOptions, RequestedOptions
-    from solver.requests import Request
 
     source = read_source(model, choices)
     if source.importer is None:
@@ -340,7 +329,7 @@ def import_(
         command = f"arenaplan plan {shlex.quote(str(model))} -o plan.json"
         raise DocumentError(f"{str(model)!r:.200} is a document already.", remedy=f"Plan it: {command}")
     options = RequestedOptions(PlanOptions(batch=batch))
-    graph = answer(Request("import", {source.name: source}, options), as_json=as_json, server=server)
+    graph = answer(requests.Request("import", {source.name: source}, options), as_json=as_json, server=server)
     folder = Path.cwd() if str(output) == "-" else output.resolve().parent
     write_document(output, documents.dump_graph(_from(folder, graph), indent=2) + b"\n")
     if str(output) == "-":
@@ -445,9 +434,7 @@ def costs(
     """
     if not roofline:
         on_one_thread()
-    from service.cli.answers import answer, read_source
-    from solver import documents, pipeline
-    from solver.requests import Request
+    from solver import pipeline
 
     requested = read_options({**steps, **runtime, **schedule})
     source = read_source(model, choices)
@@ -457,7 +444,7 @@ def costs(
             remedy="Leave it out: costs are for plans that decide by them.",
             path=("target",),
         )
-    request = Request("costs", {source.name: source}, requested, repeats=0 if roofline else repeats)
+    request = requests.Request("costs", {source.name: source}, requested, repeats=0 if roofline else repeats)
     made = answer(request, as_json=as_json)
     write_document(output, documents.dump_costs(made, indent=2) + b"\n")
     if str(output) == "-":

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from service.cli.answers import answer, read_sources
 from service.cli.command_line import command_line, print_commands
 from service.cli.console import print_json, print_line, read_document, reporting, write_document
 from service.cli.options import AsJson, Commands, EntryPointName, PlanFile, PlanServer, on_one_thread
+from solver import documents, requests
 from solver.errors import DocumentError, OptionsError
 from solver.removed import removed
 
@@ -30,16 +33,13 @@ def read_planned(
     """The plan of a file, of standard input, or by its digest one that the service at `server` keeps: all
     entry points that it has, or the one of this name.
     """
-    from solver import documents
     from solver.plan import plan_of
 
-    if server is None:
-        data = read_document(path)
-    else:
-        from service.cli import remote
+    if server is not None and re.fullmatch(r"[0-9a-f]{64}", str(path), re.ASCII) and not path.exists():
+        from service.cli.remote import Service
 
-        data = remote.read_plan(path, server, as_json=as_json)
-    return plan_of(documents.load_planned(data), entry_point)
+        return plan_of(Service(server, as_json=as_json).stored_plan(str(path)), entry_point)
+    return plan_of(documents.load_planned(read_document(path)), entry_point)
 
 
 @app.add(
@@ -209,9 +209,7 @@ def _export_c_training(
     as_json: bool,
 ) -> None:
     """A directory with C11 that trains, or a zip archive of it, by the suffix of `output`."""
-    from service.cli.answers import answer, read_sources
     from solver.executor import zip_archive
-    from solver.requests import Request
 
     zipped = output.suffix.lower() == ".zip"
     if str(output) == "-" or (output.suffix and not zipped):
@@ -223,7 +221,7 @@ def _export_c_training(
         )
     sources = {} if model is None else read_sources([model], choices)
     settings = {} if weights is None else {"weights": str(weights)}
-    files = answer(Request("c-training", sources, plan=plan, settings=settings), as_json=as_json)
+    files = answer(requests.Request("c-training", sources, plan=plan, settings=settings), as_json=as_json)
     if zipped:
         write_document(output, zip_archive(files))
     else:

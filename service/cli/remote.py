@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -28,7 +26,8 @@ from clients import (
     ProblemError,
     Retry,
 )
-from service.cli.console import Exit, fail, print_notes, progress_text, read_document
+from service.cli.answers import TITLES
+from service.cli.console import Exit, fail, print_notes, progress_text
 from service.jobs.query import in_flags
 from solver import documents, errors
 from solver.errors import (
@@ -39,17 +38,16 @@ from solver.errors import (
     TooManyOperationsError,
 )
 from solver.layout import LayoutOptions, LayoutProblem, PlacedBuffers
-from solver.pipeline import BlockProgram, TrainableGraph
+from solver.pipeline import TrainableGraph
 from solver.plan import Deployment, Plan
-from solver.reports.validation import ValidationReport
-from solver.reports.verdict import TradeOff, Verdict
 from solver.requests import Model, ReadModel, Request, Source, Work
 
-__all__ = ["Service", "is_digest", "read_plan"]
+__all__ = ["Service"]
 
 T = TypeVar("T")
 
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+#: A method of clients, its arguments, and its keywords.
+_Call = tuple[str, tuple[Any, ...], Mapping[str, Any]]
 
 #: What pointers of the service begin with, and those of a command do not.
 _MEMBERS: Final = frozenset({"graph", "program", "problem", "model", "plan", "options", "query"})
@@ -80,11 +78,6 @@ _NO_JOBS: Final = frozenset(
 _RETRY: Final = Retry(attempts=6)
 
 
-def is_digest(path: Path) -> bool:
-    """Whether this names a plan by its digest, and not a file."""
-    return _DIGEST.fullmatch(str(path)) is not None and not path.exists()
-
-
 class Service:
     """The service at `url`. The key is `ARENAPLAN_API_KEY`; jobs are waited for `ARENAPLAN_WAIT_SECONDS`.
 
@@ -107,30 +100,51 @@ class Service:
 
     def answer(self, request: Request) -> Any:
         """What is wanted. A model of another tool is sent as the graph that it is, but to train in a plan."""
-        request = Work(request).request
-        return _WAYS[request.wanted](self, request, json.loads(documents.dump_options(request.options)))
+        work = Work(request, follow=self._told)
+        request, name = work.request, "+".join(request.models)
+        if request.wanted == "import":
+            return self._imported(request.models[name], request.options.options.batch)
+        fields = json.loads(documents.dump_options(request.options))
+        match request.wanted:
+            case "deployment":
+                call = self._of_entries(work, fields)
+            case "validation":
+                call = self._of_plan(work)
+            case _:
+                name, call = self._of_network(work, fields)
+        method, arguments, more = call
+        title = TITLES[request.wanted].format(name)
+        sent = self._answer(title, lambda door: getattr(door, method)(*arguments, **more))
+        print_notes(map(in_flags, sent.notes))
+        return _READERS[request.wanted](sent.document)
 
-    def _plan(self, request: Request, fields: dict[str, Any]) -> Plan:
-        text, network = self._text(request)
-        if request.options.ranges and self._source(request).importer is not None:
+    def _of_network(self, work: Work, fields: dict[str, Any]) -> tuple[str, _Call]:
+        """The name of the only network, and the call that sends it."""
+        request = work.request
+        ((name, source),) = request.models.items()
+        network = self._model(work, name, request.options.options.batch).network
+        if (text := source.document()) is None:
+            assert isinstance(network, TrainableGraph)  # no other tool has programs of explicit operations
+            text = documents.dump_graph(network)
+        if request.wanted == "tradeoff":
+            return network.name, ("tradeoff", (text, fields), {"points": request.points})
+        if request.wanted == "verdict":
+            arguments = (text, fields.pop("capacity"), fields)
+            return network.name, ("explain", arguments, {"training": request.training})
+        if request.options.ranges and source.importer is not None:
             raise OptionsError(
                 "The command plans a model of another tool for several sizes here, not at a service.",
                 remedy="Leave out --server, or send the model itself to POST /v1/plan.",
                 path=("server",),
             )
-        title = f"planning {network.name}"
-        if isinstance(network, TrainableGraph):
-            answer = self._answer(title, lambda door: door.plan(text, fields))
-        else:
-            answer = self._answer(title, lambda door: door.plan_program(text, fields))
-        return documents.load_plan(answer.document)
+        method = "plan" if isinstance(network, TrainableGraph) else "plan_program"
+        return network.name, (method, (text, fields), {})
 
-    def _deployment(self, request: Request, fields: dict[str, Any]) -> Deployment:
+    def _of_entries(self, work: Work, fields: dict[str, Any]) -> _Call:
         """A model of another tool is sent as the graph that it is for a batch; an entry point with another
         batch brings its own."""
-        work = Work(request, follow=self._told)
-        batch, first_batch = request.options.options.batch, dict[str, int | None]()
-        rows = []
+        request, rows, first_batch = work.request, [], dict[str, int | None]()
+        batch = request.options.options.batch
         for spec in request.entries:
             row = {name: value for name, value in asdict(spec).items() if value}
             model = spec.model or next(iter(request.models))
@@ -140,41 +154,16 @@ class Service:
                     row["graph"] = json.loads(documents.dump_graph(self._model(work, model, own).graph))
             rows.append(row)
         texts = {
-            name: source.document() or documents.dump_graph(
-                self._model(work, name, first_batch.get(name, batch)).graph
-            )
+            name: source.document()
+            or documents.dump_graph(self._model(work, name, first_batch.get(name, batch)).graph)
             for name, source in request.models.items()
-        }  # fmt: skip
-        ties = [tie.text for tie in request.ties]
-        answer = self._answer(
-            f"planning {'+'.join(texts)}",
-            lambda door: door.deploy(texts, rows, fields, ties=ties),
-        )
-        return documents.load_deployment(answer.document)
+        }
+        return "deploy", (texts, rows, fields), {"ties": [tie.text for tie in request.ties]}
 
-    def _tradeoff(self, request: Request, fields: dict[str, Any]) -> TradeOff:
-        text, network = self._text(request)
-        answer = self._answer(
-            f"looking for schedules of {network.name}",
-            lambda door: door.tradeoff(text, fields, points=request.points),
-        )
-        return documents.load_tradeoff(answer.document)
-
-    def _verdict(self, request: Request, fields: dict[str, Any]) -> Verdict:
-        text, network = self._text(request)
-        capacity, training = fields.pop("capacity"), request.training
-        answer = self._answer(
-            f"looking for what makes {network.name} fit",
-            lambda door: door.explain(text, capacity, fields, training=training),
-        )
-        return documents.load_verdict(answer.document)
-
-    def _validation(self, request: Request, _fields: dict[str, Any]) -> ValidationReport:
+    def _of_plan(self, work: Work) -> _Call:
         """A model of another tool goes there as it is, as its weights are needed there; it has to be the only
         one. A service without jobs must keep the plan of a model."""
-        plan, sources = request.plan, request.models
-        choices: Mapping[str, Any] = {}
-        network: bytes | dict[str, bytes]
+        request, plan, sources = work.request, work.request.plan, work.request.models
         for name, source in sources.items():
             if source.importer is not None and len(sources) > 1:
                 raise OptionsError(
@@ -189,38 +178,19 @@ class Service:
                     remedy="Leave out --server; or --weights, to train from the weights in the model.",
                     path=("weights",),
                 )
-        source = next(iter(sources.values()))
-        if source.importer is not None and isinstance(source.content, bytes):
+        assert plan is not None
+        choices: Mapping[str, Any] = {}
+        network: Any
+        if source.importer is not None:
             network, choices = source.content, source.choices
         elif isinstance(plan, Plan) and plan.planned_sizes is None:
-            network = documents.dump_graph(Work(request).graphs()[""])
+            network = documents.dump_graph(work.graphs()[""])
         else:
-            texts = {name: source.document() or b"" for name, source in sources.items()}
-            network = next(iter(texts.values())) if isinstance(plan, Plan) else texts
-        assert plan is not None
-        planned = documents.dump_plan(plan) if isinstance(plan, Plan) else documents.dump_deployment(plan)
-        asked = {"steps": request.steps, "seed": request.seed, **choices}
-        answer = self._answer(
-            f"training {'+'.join(sources)}",
-            lambda door: door.validate(network, planned, **asked),
-        )
-        print_notes(map(in_flags, answer.notes))
-        return documents.load_report(answer.document)
-
-    def _import(self, request: Request, _fields: dict[str, Any]) -> TrainableGraph:
-        return self._imported(self._source(request), request.options.options.batch)
-
-    def _source(self, request: Request) -> Source:
-        (source,) = request.models.values()
-        return source
-
-    def _text(self, request: Request) -> tuple[bytes, TrainableGraph | BlockProgram]:
-        """The document of the only model of a request, and its network."""
-        source, batch = self._source(request), request.options.options.batch
-        model = self._model(Work(request, follow=self._told), next(iter(request.models)), batch)
-        if (text := source.document()) is None:
-            text = documents.dump_graph(model.graph)  # no other tool has programs of explicit operations
-        return text, model.network
+            network = {name: source.document() or b"" for name, source in sources.items()}
+            if isinstance(plan, Plan):
+                (network,) = network.values()
+        more = {"steps": request.steps, "seed": request.seed, **choices}
+        return "validate", (network, documents.dump_planned(plan)), more
 
     def _model(self, work: Work, name: str, batch: int | None) -> Model:
         """A model of a request at a batch; the service imports it if its package is not installed here."""
@@ -237,7 +207,7 @@ class Service:
         """The graph of a model of another tool; prints the notes. Only jobs import models."""
         options, data = {**source.choices, "batch": batch}, source.content
         assert isinstance(data, bytes)
-        with self._asking(f"importing {source.name}") as (client, show):
+        with self._asking(TITLES["import"].format(source.name)) as (client, show):
             job = client.jobs.import_model(data, **options)
             document = self._waited(job, show)
         print_notes(map(in_flags, job.notes))
@@ -253,13 +223,10 @@ class Service:
         )
         return documents.load_layout(answer.document)
 
-    def stored_plan(self, digest: str) -> bytes:
-        """The document of a plan that the service keeps."""
+    def stored_plan(self, digest: str) -> Plan | Deployment:
+        """A plan that the service keeps."""
         with self._asking(f"fetching plan {digest[:12]}") as (client, _):
-            planned = documents.load_planned(client.stored_plan(digest).document)
-        if isinstance(planned, Deployment):
-            return documents.dump_deployment(planned)
-        return documents.dump_plan(planned)
+            return documents.load_planned(client.stored_plan(digest).document)
 
     def _answer(self, title: str, ask: Callable[[Client | Jobs], T | Job[T]]) -> T:
         """The result of a job, or of a synchronous request if the service keeps no jobs; `ask` is for both.
@@ -319,14 +286,13 @@ class Service:
             fail(f"--server: {error}", Exit.USAGE, as_json=self._as_json)
 
 
-#: How a service is asked for what is wanted.
-_WAYS: Final[Mapping[str, Callable[[Service, Request, dict[str, Any]], Any]]] = {
-    "plan": Service._plan,
-    "deployment": Service._deployment,
-    "tradeoff": Service._tradeoff,
-    "verdict": Service._verdict,
-    "validation": Service._validation,
-    "import": Service._import,
+#: How answers to what is wanted are read.
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "plan": documents.load_plan,
+    "deployment": documents.load_deployment,
+    "tradeoff": documents.load_tradeoff,
+    "verdict": documents.load_verdict,
+    "validation": documents.load_report,
 }
 
 
@@ -361,10 +327,3 @@ def _error(problem: ProblemError) -> ArenaplanError | None:
         return error
     kind = _ERRORS.get(code)
     return None if kind is None else kind(detail, remedy=remedy, path=path)
-
-
-def read_plan(path: Path, server: str | None, *, as_json: bool = False) -> bytes:
-    """The document of a plan: a file, standard input, or by its digest what the service at `server` keeps."""
-    if server is None or not is_digest(path):
-        return read_document(path)
-    return Service(server, as_json=as_json).stored_plan(str(path))

@@ -1,15 +1,15 @@
-"""Tables on the terminal, which every command draws alike."""
+"""Tables and sentences on the terminal, which every command prints alike. rich is loaded with the first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
 
-__all__ = ["FittingTable", "make_table"]
+__all__ = ["FittingTable", "aligned", "make_table", "say"]
 
 #: Columns of text become as narrow as this, and the text is folded or cut; figures never are.
 _LEAST_TEXT: Final = 12
@@ -40,6 +40,8 @@ class FittingTable:
 
     def _least(self, names: Sequence[str]) -> list[int]:
         """The least width of each column, by these headings."""
+        from rich.text import Text
+
         cells = [*self.rows, *([self._footer] if self._footer else [])]
         widths = []
         for column, name in enumerate(names):
@@ -51,6 +53,8 @@ class FittingTable:
         return widths
 
     def _table(self, names: Sequence[str]) -> Table:
+        from rich.table import Table
+
         table = Table(title=self._title, title_justify="left", show_footer=self._footer is not None)
         for column, name in enumerate(names):
             is_figure = self._is_figure[column]
@@ -66,6 +70,8 @@ class FittingTable:
         return table
 
     def _paragraphs(self) -> RenderResult:
+        from rich.text import Text
+
         if self._title:
             yield Text.from_markup(f"[italic]{self._title}[/]")
         first = 0 if self._is_figure[0] else 1  # a row is called by its text, where it begins with one
@@ -96,3 +102,22 @@ def make_table(
         more[first_text] = f"{len(rows) - max_rows} more"
         shown.append(more)
     return FittingTable(title, headings, shown, footer)
+
+
+def say(*lines: str | FittingTable, console: Console | None = None) -> None:
+    """Print sentences, which are folded at the width of the terminal, and tables."""
+    from rich.console import Console
+
+    console = console or Console(highlight=False)
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def aligned(rows: Sequence[Sequence[str]], *, figures: bool = False) -> list[str]:
+    """Rows as lines of text whose cells stay whole; `figures`: all columns but the first are to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    adjust = str.rjust if figures else str.ljust
+    return [
+        "  ".join([first.ljust(widths[0]), *map(adjust, others, widths[1:])]).rstrip()
+        for first, *others in rows
+    ]

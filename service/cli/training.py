@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
+from service.cli.answers import answer, read_sources
 from service.cli.console import (
     Exit,
     print_json,
@@ -26,11 +27,12 @@ from service.cli.console import (
 )
 from service.cli.options import AsJson, Commands, EntryPointName, ModelChoices, ModelFile, PlanFile, Server
 from service.cli.plans import read_planned
+from service.cli.tables import FittingTable, make_table
+from solver import documents, requests
 from solver.errors import ArenaplanError, DocumentError, OptionsError, PlanError
 from solver.names import counted
 
 if TYPE_CHECKING:
-    from service.cli.tables import FittingTable
     from solver.executor import ValidationReport
     from solver.graph import Array
     from solver.pipeline import TrainableGraph
@@ -52,7 +54,6 @@ def _sources(
     models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Source]:
     """The models of a plan by name. Raises OptionsError for several models of a plan of one."""
-    from service.cli.answers import read_sources
     from solver.plan import Plan, split_ranges
 
     if isinstance(plan, Plan) and len(models) > 1:
@@ -67,10 +68,10 @@ def _graphs(
     models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, TrainableGraph]:
     """The graph of each entry point of a plan by name; that of a plan of one program by none."""
-    from service.cli.answers import answer
-    from solver.requests import Request
 
-    graphs: dict[str, TrainableGraph] = answer(Request("graphs", _sources(models, plan, choices), plan=plan))
+    graphs: dict[str, TrainableGraph] = answer(
+        requests.Request("graphs", _sources(models, plan, choices), plan=plan)
+    )
     return graphs
 
 
@@ -109,10 +110,7 @@ def validate(
     It is compared with a run in which no two tensors share memory. Entry points run in a random order.
     """
     gc.enable()
-    from service.cli.answers import answer
-    from solver import documents
     from solver.plan import Deployment
-    from solver.requests import Request
 
     with reporting(as_json=as_json, document=str(plan)):
         planned = read_planned(plan)
@@ -126,7 +124,9 @@ def validate(
                 raise OptionsError(remedy, remedy=f"Leave out --{flag}, or --server.", path=(option,))
         settings = {"paging_file": paging_file, "kernels": kernels if kernels != "numpy" else None}
         settings = {name: value for name, value in settings.items() if value is not None}
-        request = Request("validation", sources, plan=planned, steps=steps, seed=seed, settings=settings)
+        request = requests.Request(
+            "validation", sources, plan=planned, steps=steps, seed=seed, settings=settings
+        )
         runs = len(planned.entry_points) if isinstance(planned, Deployment) else 1
         with _progress(steps * runs, shown=server is None) as follow:
             report: ValidationReport = answer(request, as_json=as_json, server=server, follow=follow)
@@ -176,8 +176,6 @@ def _print_report(report: ValidationReport) -> None:
 
 
 def _losses(report: ValidationReport) -> FittingTable:
-    from service.cli.tables import make_table
-
     has_entries, has_sizes = (any(getattr(step, each) for step in report.steps) for each in ("entry", "size"))
     rows = [
         (
@@ -297,7 +295,6 @@ def _run_arguments(
 
 def _graph_beside(plan: Plan | Deployment, path: Path) -> list[Path]:
     """The graph document in the folder of a plan's file whose digest the plan has; none if there is none."""
-    from solver import documents
     from solver.plan import Plan
 
     for candidate in sorted(path.parent.glob("*.json")) if str(path) != "-" else ():
@@ -404,7 +401,7 @@ def rewritten(
 
     A runtime elsewhere needs it: the plan names its operations.
     """
-    from solver import documents, executor
+    from solver import executor
     from solver.plan import Plan
 
     with reporting(as_json=as_json, document=str(plan)):
@@ -458,7 +455,7 @@ def accesses(
     if log is not None and choices:
         raise typer.BadParameter("How a model is trained is for --record.", param_hint="LOG")
     gc.enable()
-    from solver import documents, executor
+    from solver import executor
     from solver.plan import Deployment, one_plan
 
     planned = read_planned(plan)

@@ -20,6 +20,7 @@ import typer
 from service.cli.console import Exit, fail, print_json, print_line
 from service.cli.operation import database_errors, settings
 from service.cli.options import AsJson, Commands, examples
+from service.cli.tables import aligned
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -337,10 +338,6 @@ def _moment(seconds: float | None, otherwise: str) -> str:
 def _print(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table whose cells stay whole, for eyes and for grep."""
     # What callers have sent is text, and moves no cursor.
-    lines = [
-        columns,
-        *[["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in rows],
-    ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for row in lines:
-        print_line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    shown = [["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in rows]
+    for line in aligned([columns, *shown]):
+        print_line(line)

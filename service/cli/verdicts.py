@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from service.cli.answers import answer, asked
 from service.cli.command_line import command_line
 from service.cli.console import Exit, print_json, print_line, read_document, write_document
 from service.cli.options import (
@@ -23,6 +24,8 @@ from service.cli.options import (
     on_one_thread,
     read_bytes,
 )
+from service.cli.tables import make_table, say
+from solver import documents, requests
 from solver.errors import DocumentError, OptionsError
 
 if TYPE_CHECKING:
@@ -40,15 +43,6 @@ _MOST_NAMED: Final = 4
 
 #: Combinations shown where nothing fits; --json has all of them.
 _MOST_ATTEMPTS: Final = 12
-
-
-def _say(*lines: str) -> None:
-    """Print sentences, which are folded at the width of the terminal."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    for line in lines:
-        console.print(line, markup=False)
 
 
 @app.add(
@@ -77,10 +71,7 @@ def tradeoff(
     """
     if search.get("costs") == "measured":
         on_one_thread()
-    from service.cli.answers import answer, asked
-    from solver import documents
     from solver.exporters.curve import dump_curve
-    from solver.requests import Request
 
     suffix = "" if output is None else output.suffix.lower()
     if output is not None and suffix not in (".svg", ".png", ".json"):
@@ -90,7 +81,7 @@ def tradeoff(
             path=("output",),
         )
     source, requested = asked(model, {**steps, **search}, choices)
-    request = Request("tradeoff", {source.name: source}, requested, points=points)
+    request = requests.Request("tradeoff", {source.name: source}, requested, points=points)
     curve = answer(request, as_json=as_json, server=server)
     document = documents.dump_tradeoff(curve, indent=2) + b"\n"
     if output is not None:
@@ -106,10 +97,6 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _print_curve(curve: TradeOff) -> None:
-    from rich.console import Console
-
-    from service.cli.tables import make_table
-
     rows = []
     for point in curve.points:
         least = "the same" if point.optimal else _percent(point.bound, curve.step_nanoseconds)
@@ -126,15 +113,15 @@ def _print_curve(curve: TradeOff) -> None:
     headings = (
         ">peak bytes", ">share", ">extra time", ">proved at least", ">extra products", ">steps again",
     )  # fmt: skip
-    Console(highlight=False).print(make_table(f"{curve.graph}: what less memory costs", headings, rows))
-    _say(
+    say(make_table(f"{curve.graph}: what less memory costs", headings, rows))
+    say(
         f"floor: {curve.floor:,} bytes, proved for every order and any recomputation of steps that may run"
         f" again; step {curve.floor_step} needs them"
     )
     if curve.impossible > curve.floor:
-        _say(f"{curve.impossible:,} bytes are proved to be too few for this order")
+        say(f"{curve.impossible:,} bytes are proved to be too few for this order")
     if not curve.complete:
-        _say("Time ran out: smaller peaks and lower costs may exist.")
+        say("Time ran out: smaller peaks and lower costs may exist.")
 
 
 # ------------------------------------------------------------------------------------------ verdicts
@@ -184,10 +171,7 @@ def explain(
     if search.get("costs") == "measured":
         on_one_thread()
     _check_largest(largest, choose_trainable, output, server)
-    from service.cli.answers import answer, asked
-    from solver import documents
     from solver.reports.verdict import VerdictStatus
-    from solver.requests import Request
 
     fields = {**steps, **search, "capacity": capacity}
     source, requested = asked(model, fields, choices)
@@ -196,7 +180,7 @@ def explain(
         wanted |= {"wanted": "largest", "dimension": largest}
     elif choose_trainable is not None:
         wanted = {"wanted": "trainable", "scores": _scores(choose_trainable)}
-    request = Request(models={source.name: source}, options=requested, **wanted)
+    request = requests.Request(models={source.name: source}, options=requested, **wanted)
     result = answer(request, as_json=as_json, server=server)
     remedies = _Remedies(model, fields, choices, server)
     if largest is None and choose_trainable is None:
@@ -246,7 +230,6 @@ def _check_largest(name: str | None, scores: str | None, output: Path | None, se
 
 def _runs_once(source: Source) -> bool:
     """Whether the model is a program without pure operations."""
-    from solver import documents
 
     if source.importer is not None or source.parsed().get("format") != documents.PROGRAM_FORMAT:
         return False
@@ -266,7 +249,7 @@ class _Remedies:
 
     def show(self, result: Verdict) -> None:
         for number, remedy in enumerate(result.remedies, 1):
-            _say(f"{number}. {_remedy_line(result, remedy)}")
+            say(f"{number}. {_remedy_line(result, remedy)}")
             asked = {k: value for k, value in self.fields.items() if k not in ("as_written", "only")}
             options = {**asked, **remedy.options, **self.choices, **remedy.choices, "server": self.server}
             if "costs" in self.fields:
@@ -275,16 +258,13 @@ class _Remedies:
 
 
 def _print_verdict(result: Verdict, remedies: _Remedies) -> None:
-    _say(*_sentences(result))
+    say(*_sentences(result))
     if result.remedies:
-        _say("\nWhat makes it fit, planned and proved, the best first; times are for the same examples:")
+        say("\nWhat makes it fit, planned and proved, the best first; times are for the same examples:")
         remedies.show(result)
-        _say(*dict.fromkeys(f"note: {remedy.note}" for remedy in result.remedies if remedy.note))
+        say(*dict.fromkeys(f"note: {remedy.note}" for remedy in result.remedies if remedy.note))
     elif not result.fits_as_it_is:
-        from rich.console import Console
         from rich.markup import escape
-
-        from service.cli.tables import make_table
 
         rows = [
             (
@@ -298,9 +278,9 @@ def _print_verdict(result: Verdict, remedies: _Remedies) -> None:
         ]
         title = "None of the measures that were tried makes it fit; the nearest first"
         headings = ("~measures", ">bytes", ">bytes too many", "proved", "~")
-        Console(highlight=False).print(make_table(title, headings, rows, max_rows=_MOST_ATTEMPTS))
+        say(make_table(title, headings, rows, max_rows=_MOST_ATTEMPTS))
     if not result.complete:
-        _say("Time ran out: there may be more, and cheaper, ways.")
+        say("Time ran out: there may be more, and cheaper, ways.")
 
 
 #: What a remedy changes, in words.
@@ -383,7 +363,6 @@ def _needs(result: Verdict) -> Iterator[str]:
 
 
 def _largest_facts(result: Largest) -> dict[str, Any]:
-    from solver import documents
 
     more = None if result.more is None else documents.parse_json(documents.dump_verdict(result.more))
     return {
@@ -406,13 +385,13 @@ def _print_largest(result: Largest, remedies: _Remedies, requested: RequestedOpt
     name, title = result.name, f"{result.graph} in {result.capacity:,} bytes"
     if result.plan is None:
         certain = "not even" if result.exact else "no plan was found, not even for"
-        _say(f"{title}: {certain} a {name} of 1{' fits' * result.exact}.")
+        say(f"{title}: {certain} a {name} of 1{' fits' * result.exact}.")
     else:
         size = f"{result.size:,}, in {result.plan.arena_bytes:,}"
-        _say(f"{title}: the largest {name} is {size}.")
+        say(f"{title}: the largest {name} is {size}.")
         _print_plan(result, requested)
     if result.exact:
-        _say(
+        say(
             "No larger one fits with this scratch budget, in any order and with any recomputation of"
             f" steps that may run again: {name} {result.size + 1:,} takes {result.next_floor:,} bytes at"
             " least."
@@ -420,17 +399,17 @@ def _print_largest(result: Largest, remedies: _Remedies, requested: RequestedOpt
     else:
         some = ", ".join(f"{size:,}" for size in result.open[:_MOST_NAMED])
         more = f" and {len(result.open) - _MOST_NAMED} more" if len(result.open) > _MOST_NAMED else ""
-        _say(f"Open: {name} {some}{more}. No plan was found, and nothing is proved.")
-        _say(f"From {name} {result.impossible_from:,} on it is proved that none fits.")
+        say(f"Open: {name} {some}{more}. No plan was found, and nothing is proved.")
+        say(f"From {name} {result.impossible_from:,} on it is proved that none fits.")
     if result.more is not None and result.more.remedies:
-        _say(f"\nWhat makes {name} {result.size + 1:,} fit, planned and proved, the best first:")
+        say(f"\nWhat makes {name} {result.size + 1:,} fit, planned and proved, the best first:")
         remedies.fields = {key: value for key, value in remedies.fields.items() if key != "batch"}
         if name != "batch":
             dims = [text for text in remedies.choices.get("dim", ()) if not str(text).startswith(f"{name}=")]
             remedies.choices = {**remedies.choices, "dim": [*dims, f"{name}={result.size + 1}"]}
         remedies.show(result.more)
     if not result.complete:
-        _say("Time ran out: a larger one may fit.")
+        say("Time ran out: a larger one may fit.")
 
 
 def _print_plan(
@@ -440,7 +419,7 @@ def _print_plan(
     from solver.reports.rows import row_named
 
     assert result.plan is not None
-    _say(*row_named("recomputation", result.plan).sentences)
+    say(*row_named("recomputation", result.plan).sentences)
     budget = result.plan.options.scratch_budget
     if budget < requested.options.scratch_budget:
         lines = [*lines, f"It needs less scratch: --scratch-budget {budget}"]
@@ -450,7 +429,6 @@ def _print_plan(
 
 def _scores(text: str) -> dict[str, float] | None:
     """Scores by operation or parameter: those of a JSON file; None for `bytes`, those of the parameters."""
-    from solver import documents
 
     if text == "bytes":
         return None
@@ -491,25 +469,25 @@ def _print_chosen(result: ChosenTrainable, requested: RequestedOptions, *, is_do
     title = f"{result.graph} in {result.capacity:,} bytes"
     if result.plan is None:
         certain = "not even" if result.exact else "no plan was found, not even of"
-        _say(f"{title}: {certain} the forward pass with its loss{' fits' * result.exact}.")
+        say(f"{title}: {certain} the forward pass with its loss{' fits' * result.exact}.")
     else:
         score = f"a score of {result.score:,.10g} of {result.all_scores:,.10g}"
-        _say(f"{title}: {score}, in {result.plan.arena_bytes:,}. Train")
+        say(f"{title}: {score}, in {result.plan.arena_bytes:,}. Train")
         for layer in result.layers:
-            _say(f"  {layer.name} ({', '.join(layer.parameters)}), {layer.score:,.10g}")
+            say(f"  {layer.name} ({', '.join(layer.parameters)}), {layer.score:,.10g}")
         if not result.layers:
-            _say("  nothing: no layer fits besides")
+            say("  nothing: no layer fits besides")
         use = f"With the model: --trainable {shlex.quote(','.join(result.trainable))}"
         if is_document:
             use = f'In the document: "trainable": {json.dumps(list(result.trainable), ensure_ascii=False)}'
         _print_plan(result, requested, [use] if result.layers else [])
     if result.exact:
-        _say(
+        say(
             "No set with a larger score fits with this scratch budget, in any order and with any"
             " recomputation of steps that may run again."
         )
     elif result.open:
         sets = "set has" if result.open == 1 else "sets have"
-        _say(f"Open: {result.open:,} {sets} a larger score, and neither a plan nor a proof was found.")
+        say(f"Open: {result.open:,} {sets} a larger score, and neither a plan nor a proof was found.")
     if not result.complete:
-        _say(f"After {result.sets:,} sets the search was cut short: a better one may fit.")
+        say(f"After {result.sets:,} sets the search was cut short: a better one may fit.")

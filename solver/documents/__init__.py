@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         EntryFields,
         TieText,
         dump_deployment,
+        dump_planned,
         load_deployment,
         load_entries,
         load_planned,
@@ -82,6 +83,7 @@ __all__ = [
     "dump_layout_options",
     "dump_options",
     "dump_plan",
+    "dump_planned",
     "dump_program",
     "dump_report",
     "dump_tradeoff",
@@ -118,8 +120,8 @@ __getattr__ = loaded_late(
         "budgets": "BudgetsDocument load_budgets read_allowance",
         "buffers": "BuffersDocument dump_buffers load_buffers",
         "costs": "CostsDocument dump_costs load_costs",
-        "deployment": "DeploymentDocument EntryFields TieText dump_deployment load_deployment load_entries"
-        " load_planned",
+        "deployment": "DeploymentDocument EntryFields TieText dump_deployment dump_planned load_deployment"
+        " load_entries load_planned",
         "fields": "Size read_size",
         "graph": "GraphDocument dump_graph graph_digest load_graph",
         "layout": "LayoutDocument dump_layout layout_with_digest load_layout",

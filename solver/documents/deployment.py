@@ -44,6 +44,7 @@ __all__ = [
     "EntryFields",
     "TieText",
     "dump_deployment",
+    "dump_planned",
     "load_deployment",
     "load_entries",
     "load_planned",
@@ -220,6 +221,13 @@ def dump_deployment(deployment: Deployment, *, indent: int | None = None) -> byt
             text = f"[{', '.join(rows)}]"
         fields.append(f"{_text(name)}: {text}")
     return ("{" + ",\n".join(fields) + "}").encode()
+
+
+def dump_planned(planned: Plan | Deployment, *, indent: int | None = None) -> bytes:
+    """The document of a plan or of a deployment: the inverse of `load_planned`."""
+    if isinstance(planned, Deployment):
+        return dump_deployment(planned, indent=indent)
+    return dump_plan(planned, indent=indent)
 
 
 def _entry_point(row: Mapping[str, Any], plan: Plan, indent: int | None) -> str:

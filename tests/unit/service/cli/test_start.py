@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import answers, layouts, plans
+from service.cli import layouts, planning, plans
 from service.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -38,7 +38,7 @@ def test_what_multiplies_no_matrices_starts_no_threads_for_it(
         found.append(os.environ.get("OPENBLAS_NUM_THREADS"))
         raise SystemExit(0)
 
-    for module, name in ((answers, "asked"), (layouts, "read_source"), (plans, "read_planned")):
+    for module, name in ((planning, "asked"), (layouts, "read_source"), (plans, "read_planned")):
         monkeypatch.setattr(module, name, end)
     monkeypatch.setattr(sys, "argv", ["arenaplan", *arguments.split()])
     with pytest.raises(SystemExit) as caught:
