@@ -22,7 +22,7 @@ from solver.pipeline import entry_graphs as graphs_of_entries
 from solver.pipeline import plan_at as at_size
 from solver.plan import Deployment, Plan, PlanOptions, read_entry, read_tie
 from solver.reports.verdict import TradeOff, Verdict
-from solver.requests import ReadModel, Request, Source, handle
+from solver.requests import ReadModel, Request, Source, Wanted, handle
 from solver.verdict import ChosenTrainable
 
 __all__ = [
@@ -126,12 +126,8 @@ def save(plan: Plan | Deployment, path: str | os.PathLike[str]) -> None:
     entry points. Raises OSError if the file cannot be written, OptionsError for another suffix.
     """
     is_document = os.fspath(path).lower().endswith(".json") and not os.fspath(path).endswith(".trace.json")
-    data = _document(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
+    data = documents.dump_planned(plan) if is_document else exporter_of_file(os.fspath(path)).dump(plan)
     Path(path).write_bytes(data)
-
-
-def _document(plan: Plan | Deployment) -> bytes:
-    return documents.dump_deployment(plan) if isinstance(plan, Deployment) else documents.dump_plan(plan)
 
 
 @contextlib.contextmanager
@@ -175,8 +171,7 @@ def plan(
     old = like
     if old is not None and not isinstance(old, Plan | Deployment):
         old = documents.load_planned(Path(old).read_bytes())
-    asked = requested(options, choices)
-    planned: Plan = _answer(Request("plan", {"model": _source(model)}, asked, like=old))
+    planned: Plan = _asked("plan", model, options, choices, like=old)
     return planned
 
 
@@ -229,12 +224,12 @@ def entry_graphs(models: Plannable | Mapping[str, Plannable], plan: Deployment) 
     """
     batch = next((e.plan.options.batch for e in plan.entry_points if e.plan.options.batch), None)
     sources = _sources(models, batch)
-    networks = {name: partial(_network, source) for name, source in sources.items()}
+
+    def read(source: Source, batch: int | None) -> TrainableGraph | BlockProgram:
+        return source.read(batch).network
+
+    networks = {name: partial(read, source) for name, source in sources.items()}
     return graphs_of_entries(networks, plan, skips_programs=True)
-
-
-def _network(source: Source, batch: int | None) -> TrainableGraph | BlockProgram:
-    return source.read(batch).network
 
 
 def _sources(models: Plannable | Mapping[str, Plannable], batch: int | None) -> dict[str, Source]:
@@ -279,8 +274,7 @@ def explain(
     operations and paging. `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an
     OptionsError without a capacity.
     """
-    asked = requested(options, choices)
-    verdict: Verdict = _answer(Request("verdict", {"model": _source(model)}, asked, training=training))
+    verdict: Verdict = _asked("verdict", model, options, choices, training=training)
     return verdict
 
 
@@ -298,8 +292,7 @@ def choose_trainable(
     `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError without a capacity,
     for a name that reads no parameter, and for an explicit program.
     """
-    asked = requested(options, choices)
-    chosen: ChosenTrainable = _answer(Request("trainable", {"model": _source(model)}, asked, scores=scores))
+    chosen: ChosenTrainable = _asked("trainable", model, options, choices, scores=scores)
     return chosen
 
 
@@ -313,8 +306,7 @@ def tradeoff(
     `model`, `options` and `choices` as in `plan`. Raises ArenaplanError: an OptionsError for an explicit
     program without pure operations.
     """
-    asked = requested(options, choices)
-    curve: TradeOff = _answer(Request("tradeoff", {"model": _source(model)}, asked, points=points))
+    curve: TradeOff = _asked("tradeoff", model, options, choices, points=points)
     return curve
 
 
@@ -335,6 +327,13 @@ def _source(model: Plannable) -> Source:
 
 def _file(path: str | os.PathLike[str], choices: Mapping[str, Any] = MappingProxyType({})) -> Source:
     return Source(Path(path).read_bytes(), path=Path(path), choices=choices)
+
+
+def _asked(
+    wanted: Wanted, model: Plannable, options: PlanOptions | None, choices: Mapping[str, Any], **more: Any
+) -> Any:
+    """What is wanted of one model, under options by name or as a whole."""
+    return _answer(Request(wanted, {"model": _source(model)}, requested(options, choices), **more))
 
 
 def _answer(request: Request) -> Any:

@@ -53,6 +53,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_notes",
+    "print_written",
     "progress_text",
     "read_document",
     "read_options",
@@ -193,6 +194,16 @@ def progress_text(stage: str, found: Mapping[str, Any]) -> str:
 
 def print_json(value: Mapping[str, Any]) -> None:
     print_line(_json_text(value, sys.stdout, indent=2))
+
+
+def print_written(output: Path, facts: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
+    """Say what was written to a file, in a sentence or as facts; nothing of standard output."""
+    if str(output) == "-":
+        return
+    if as_json:
+        print_json(facts)
+    else:
+        print_line(sentence)
 
 
 def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> NoReturn:

@@ -18,6 +18,7 @@ from service.cli.console import (
     errors_may_be_seen,
     print_json,
     print_line,
+    print_written,
     read_document,
     read_options,
     reporting,
@@ -252,14 +253,9 @@ def _deliver(
     # If standard output holds the plan already, the summary goes to standard error, if that is a terminal.
     beside = not is_summary and str(output or "-") == "-"
     if as_json and not beside:
-        if isinstance(planned, Plan):
-            from solver.reports.rows import summary
+        from solver.reports.rows import summary
 
-            print_json(summary(planned))
-        else:
-            from service.cli.show import overview_facts
-
-            print_json(overview_facts(planned))
+        print_json(summary(planned))
     elif not as_json and (not beside or (isinstance(planned, Plan) and errors_may_be_seen())):
         from service.cli.show import print_summary
 
@@ -332,21 +328,17 @@ def import_(
     graph = answer(requests.Request("import", {source.name: source}, options), as_json=as_json, server=server)
     folder = Path.cwd() if str(output) == "-" else output.resolve().parent
     write_document(output, documents.dump_graph(_from(folder, graph), indent=2) + b"\n")
-    if str(output) == "-":
-        return
     facts = {
         "graph": graph.name,
         "operations": len(graph.operations),
         "trained": len(graph.trainable),
         "parameters": sum(graph.operands[name].type.elements for name in graph.trainable),
     }
-    if as_json:
-        print_json(facts)
-    else:
-        print_line(
-            f"{graph.name}: {facts['operations']:,} operations, {facts['trained']:,} trained tensors of"
-            f" {facts['parameters']:,} elements"
-        )
+    sentence = (
+        f"{graph.name}: {facts['operations']:,} operations, {facts['trained']:,} trained tensors of"
+        f" {facts['parameters']:,} elements"
+    )
+    print_written(output, facts, sentence, as_json=as_json)
 
 
 def _from(folder: Path, graph: TrainableGraph) -> TrainableGraph:
@@ -447,10 +439,7 @@ def costs(
     request = requests.Request("costs", {source.name: source}, requested, repeats=0 if roofline else repeats)
     made = answer(request, as_json=as_json)
     write_document(output, documents.dump_costs(made, indent=2) + b"\n")
-    if str(output) == "-":
-        return
     count, total = len(made.nanoseconds), sum(cost for _, cost in made.nanoseconds)
-    if as_json:
-        print_json({"steps": count, "nanoseconds": total, "about": made.about})
-    else:
-        print_line(f"{count:,} steps, {total / 1e6:,.3f} ms an iteration ({made.about}).")
+    facts = {"steps": count, "nanoseconds": total, "about": made.about}
+    sentence = f"{count:,} steps, {total / 1e6:,.3f} ms an iteration ({made.about})."
+    print_written(output, facts, sentence, as_json=as_json)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.answers import answer, read_sources
 from service.cli.command_line import command_line, print_commands
-from service.cli.console import print_json, print_line, read_document, reporting, write_document
+from service.cli.console import print_json, print_written, read_document, reporting, write_document
 from service.cli.options import AsJson, Commands, EntryPointName, PlanFile, PlanServer, on_one_thread
 from solver import documents, requests
 from solver.errors import DocumentError, OptionsError
@@ -66,13 +66,10 @@ def show(
     """
     on_one_thread()
     planned = read_planned(plan, server, entry_point, as_json=as_json)
-    from service.cli.show import deployment_facts, facts, render, render_deployment
-    from solver.plan import Deployment
+    from service.cli.show import facts, render
 
     if as_json:
-        print_json(deployment_facts(planned) if isinstance(planned, Deployment) else facts(planned))
-    elif isinstance(planned, Deployment):
-        render_deployment(planned, width)
+        print_json(facts(planned))
     else:
         render(planned, width)
 
@@ -230,11 +227,9 @@ def _export_c_training(
             place.parent.mkdir(parents=True, exist_ok=True)
             write_document(place, content)
     facts = {"files": len(files), "bytes": sum(map(len, files.values())), "arena_bytes": plan.arena_bytes}
-    if as_json:
-        print_json(facts)
-        return
     end = "" if zipped else f"; make -C {output} builds an example"
-    print_line(f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes{end}")
+    sentence = f"{output}: {facts['files']} files, which train in {plan.arena_bytes:,} bytes{end}"
+    print_written(output, facts, sentence, as_json=as_json)
 
 
 def _export_circle(
@@ -269,15 +264,10 @@ def _export_circle(
         "operators": None if training.trainable is None else list(training.trainable),
         "weights": len(values),
     }  # fmt: skip
-    if str(output) == "-":
-        return
-    if as_json:
-        print_json(facts)
-        return
     trained = "all weights" if training.trainable is None else f"operators {list(training.trainable)}"
     weights_note = f", {len(values)} of {len(places)} weights from {weights.name}" if weights else ""
     line = f"{output.name}: {training.optimizer.type} on {training.loss}, batch {training.batch}, {trained}"
-    print_line(line + weights_note)
+    print_written(output, facts, line + weights_note, as_json=as_json)
 
 
 @app.add(

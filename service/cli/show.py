@@ -10,13 +10,12 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 
-from service.cli.tables import FittingTable, make_table
+from service.cli.tables import FittingTable, make_table, say
 from solver.layout import Proof
 from solver.pipeline import PROGRAM, TARGETS
 from solver.plan import (
     Arena,
     Deployment,
-    EntryPointReport,
     JoinedPlan,
     PlanView,
     deployment_notes,
@@ -25,7 +24,6 @@ from solver.plan import (
 )
 from solver.reports.arenas import (
     ArenaReport,
-    KindBytes,
     MemoryMap,
     PlanReport,
     Recycling,
@@ -35,20 +33,16 @@ from solver.reports.arenas import (
     report,
 )
 from solver.reports.records import Paging, Recomputation, paging, recomputation
-from solver.reports.rows import Row, row_named, rows, summary
+from solver.reports.rows import row_named, rows, summary
 
 __all__ = [
     "LETTERS",
     "curve_line",
-    "deployment_facts",
     "entry_point_line",
     "facts",
     "map_lines",
-    "overview_facts",
-    "print_row",
     "print_summary",
     "render",
-    "render_deployment",
 ]
 
 #: One letter for each kind of operand in the map.
@@ -57,6 +51,9 @@ LETTERS: Final = {
     "loss": "L", "derivative": "D", "partial": "p", "gradient": "G", "optimizer_variable": "O",
     "saved": "S", "scratch": "x", "result": "R",
 }  # fmt: skip
+
+#: A line of a table.
+_Cells = tuple[str, ...]
 
 _FREE: Final = "."
 _BARS: Final = " ▁▂▃▄▅▆▇█"
@@ -71,62 +68,34 @@ _LONG_SOLVER: Final = 18
 _MAP_LINES: Final = 20
 
 
-def facts(plan: PlanView) -> dict[str, Any]:
+def facts(plan: PlanView | Deployment) -> dict[str, Any]:
     """Everything `render` shows and more, for scripts; sizes are bytes."""
-    statistics = report(plan)
+    statistics = report(JoinedPlan(plan) if isinstance(plan, Deployment) else plan)
+    kinds = [
+        {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
+        for row in statistics.kinds
+    ]
     arenas = [_arena_facts(arena) for arena in statistics.arenas]
+    if isinstance(plan, Deployment):
+        names = [{"name": arena.name, "bytes": arena.size} for arena in statistics.arenas]
+        return {
+            **summary(plan),
+            "persistent": [asdict(row) for row in persistent_rows(plan)],
+            "bytes_without_reuse": statistics.total,
+            "kinds": kinds,
+            "arenas": [name | arena for name, arena in zip(names, arenas, strict=True)],
+        }
     for one, certificate in zip(arenas, summary(plan)["arenas"], strict=True):
         one |= certificate
     return {
         **summary(plan),
         "bytes_without_reuse": statistics.total,
-        "kinds": _kind_facts(statistics),
+        "kinds": kinds,
         "arenas": arenas,
         "recycling": asdict(recycling(plan)),
         "target_note": _target_note(plan),
         **{row.name: row.value for row in rows(plan)},
     }
-
-
-def deployment_facts(deployment: Deployment) -> dict[str, Any]:
-    """Everything `render_deployment` shows and more, for scripts; sizes are bytes."""
-    statistics = report(JoinedPlan(deployment))
-    return {
-        **overview_facts(deployment),
-        "persistent": [asdict(row) for row in persistent_rows(deployment)],
-        "bytes_without_reuse": statistics.total,
-        "kinds": _kind_facts(statistics),
-        "arenas": [
-            {"name": arena.name, "bytes": arena.size, **_arena_facts(arena)} for arena in statistics.arenas
-        ],
-    }
-
-
-def overview_facts(deployment: Deployment) -> dict[str, Any]:
-    """The figures that scripts ask for; sizes are bytes."""
-    bound = deployment.lower_bound
-    return {
-        "name": deployment.name,
-        "digest": deployment.digest,
-        "arena_bytes": deployment.arena_bytes,
-        "lower_bound": bound,
-        "gap": deployment.arena_bytes / bound - 1 if bound else 0.0,
-        "persistent_bytes": deployment.persistent_bytes,
-        "persistent_values": len(deployment.persistent),
-        "entry_points": [
-            asdict(report) | {"proof": report.proof and report.proof.value, "digest": entry_point.plan.digest}
-            for report, entry_point in zip(
-                entry_point_reports(deployment), deployment.entry_points, strict=True
-            )
-        ],
-    }
-
-
-def _kind_facts(statistics: PlanReport) -> list[dict[str, Any]]:
-    return [
-        {"kind": row.kind.value, "buffers": row.buffers, "bytes": row.total, "peak": row.peak}
-        for row in statistics.kinds
-    ]
 
 
 def _arena_facts(arena: ArenaReport) -> dict[str, Any]:
@@ -141,32 +110,43 @@ def _arena_facts(arena: ArenaReport) -> dict[str, Any]:
     }
 
 
-def render(plan: PlanView, width: int | None) -> None:
-    """Print everything within `width` columns, the terminal's by default."""
+def render(plan: PlanView | Deployment, width: int | None) -> None:
+    """Print everything within `width` columns, the terminal's by default; of a deployment the arena with one
+    run of each entry point after the other.
+    """
     width = width or shutil.get_terminal_size((100, 24)).columns
     console = Console(width=width)
-    statistics = report(plan)
     print_summary(plan, console)
-    console.print(_kinds(plan, statistics))
-    for arena, about in zip(plan.arenas, statistics.arenas, strict=True):
+    joined = JoinedPlan(plan) if isinstance(plan, Deployment) else plan
+    statistics = report(joined)
+    console.print(_kinds(joined, statistics))
+    for arena, about in zip(joined.arenas, statistics.arenas, strict=True):
         if arena.size:
-            _render_arena(console, plan, arena, about)
-    details = [row for row in rows(plan) if row.detail and row.name != "replacements"]
-    for note in (*_uncheckable(plan), *(sentence for row in details for sentence in row.sentences)):
-        console.print(note, markup=False, highlight=False)
-    if (remark := _target_note(plan)) is not None:
-        console.print(remark, markup=False, highlight=False)
-    if plan.options.target == PROGRAM:
-        console.print(_recycling(recycling(plan)))
-    moved = paging(plan)
-    if moved is not None:
-        console.print(_copies(moved))
-    again = recomputation(plan)
-    if again is not None:
-        console.print(_repetitions(again))
-    if plan.replacements:
-        console.print(_replacements(plan))
-    console.print(_identity(plan, width), highlight=False)
+            _render_arena(console, joined, arena, about)
+    say(*_notes(joined), console=console)
+    if not isinstance(plan, Deployment):
+        details = [row for row in rows(plan) if row.detail and row.name != "replacements"]
+        say(*(sentence for row in details for sentence in row.sentences), console=console)
+        if (remark := _target_note(plan)) is not None:
+            say(remark, console=console)
+        if plan.options.target == PROGRAM:
+            console.print(_recycling(recycling(plan)))
+        if (moved := paging(plan)) is not None:
+            console.print(_copies(moved))
+        if (again := recomputation(plan)) is not None:
+            console.print(_repetitions(again))
+        if plan.replacements:
+            console.print(_replacements(plan))
+    digest = joined.digest if width >= 80 else f"{joined.digest[:16]}..."
+    is_certain = "" if joined.deterministic else "not "
+    console.print(f"digest {digest}, {is_certain}deterministic", highlight=False)
+
+
+def _notes(plan: PlanView) -> Iterator[str]:
+    """Notes on arenas whose bound was proved by a solver: adding up sizes does not confirm it."""
+    for arena in plan.arenas:
+        if arena.certificate.proof is Proof.SOLVER:
+            yield f"{arena.name}: {certificate_note(arena.certificate)}"
 
 
 def print_summary(
@@ -185,15 +165,7 @@ def print_summary(
             console.print(note, highlight=False, markup=False)
         return
     console.print(_certificates(plan))
-    for row in rows(plan):
-        if not row.detail:
-            print_row(console, row)
-
-
-def print_row(console: Console, row: Row) -> None:
-    """Print the sentences of a fact, one a line."""
-    for sentence in row.sentences:
-        console.print(sentence, markup=False, highlight=False)
+    say(*(line for row in rows(plan) if not row.detail for line in row.sentences), console=console)
 
 
 def _certificates(plan: PlanView) -> FittingTable:
@@ -215,47 +187,17 @@ def _certificates(plan: PlanView) -> FittingTable:
 
 def _entry_points(deployment: Deployment) -> FittingTable:
     """One line an entry point: its bytes, its bound, and what it adds to the arena."""
+    lines = []
+    for about in entry_point_reports(deployment):
+        batch = "" if about.batch is None else f", batch {about.batch:,}"
+        # Names say the purpose as a rule.
+        purpose = "" if about.name.rpartition(".")[2] == about.purpose else f": {about.purpose}"
+        proof = about.proof.value if about.proof else f"gap {about.gap_bytes:,}"
+        figures = (about.arena_bytes, about.transient_bytes, about.lower_bound)
+        name = escape(f"{about.name}{purpose}{batch}")
+        lines.append((name, *(f"{figure:,}" for figure in figures), proof, f"{about.added_bytes:,}"))
     headings = ("~entry point", ">bytes", ">transient", ">lower bound", "proof", ">adds")
-    rows = [_entry_point_row(report) for report in entry_point_reports(deployment)]
-    return make_table(f"{escape(deployment.name)}: {deployment.arena_bytes:,} bytes", headings, rows)
-
-
-def _entry_point_row(report: EntryPointReport) -> tuple[str, ...]:
-    batch = "" if report.batch is None else f", batch {report.batch:,}"
-    # Names say the purpose as a rule.
-    purpose = "" if report.name.rpartition(".")[2] == report.purpose else f": {report.purpose}"
-    proof = report.proof.value if report.proof else f"gap {report.gap_bytes:,}"
-    figures = (report.arena_bytes, report.transient_bytes, report.lower_bound)
-    name = escape(f"{report.name}{purpose}{batch}")
-    return (name, *(f"{figure:,}" for figure in figures), proof, f"{report.added_bytes:,}")
-
-
-def render_deployment(deployment: Deployment, width: int | None) -> None:
-    """Print the entry points, and the arena with one run of each of them after the other."""
-    width = width or shutil.get_terminal_size((100, 24)).columns
-    console = Console(width=width)
-    joined = JoinedPlan(deployment)
-    statistics = report(joined)
-    print_summary(deployment, console)
-    console.print(_kinds(joined, statistics))
-    for arena, about in zip(joined.arenas, statistics.arenas, strict=True):
-        if arena.size:
-            _render_arena(console, joined, arena, about)
-    for note in _uncheckable(joined):
-        console.print(note, markup=False)
-    console.print(_identity(joined, width), highlight=False)
-
-
-def _identity(plan: PlanView, width: int) -> str:
-    digest = plan.digest if width >= 80 else f"{plan.digest[:16]}..."
-    return f"digest {digest}, {'' if plan.deterministic else 'not '}deterministic"
-
-
-def _uncheckable(plan: PlanView) -> Iterator[str]:
-    """Notes on arenas whose bound was proved by a solver: adding up sizes does not confirm it."""
-    for arena in plan.arenas:
-        if arena.certificate.proof is Proof.SOLVER:
-            yield f"{arena.name}: {certificate_note(arena.certificate)}"
+    return make_table(f"{escape(deployment.name)}: {deployment.arena_bytes:,} bytes", headings, lines)
 
 
 def _target_note(plan: PlanView) -> str | None:
@@ -323,25 +265,31 @@ def _kinds(plan: PlanView, statistics: PlanReport) -> FittingTable:
         f"{saved:.1%} saved",
     )
     headings = ("kind", ">buffers", ">without reuse", ">own peak")
-    return make_table("By kind", headings, [_kind_row(row) for row in statistics.kinds], footer=footer)
-
-
-def _kind_row(row: KindBytes) -> tuple[str, ...]:
-    name = f"{LETTERS[row.kind.value]} {row.kind.value.replace('_', ' ')}"
-    return name, f"{row.buffers:,}", f"{row.total:,}", f"{row.peak:,}"
+    lines = [
+        (
+            f"{LETTERS[row.kind.value]} {row.kind.value.replace('_', ' ')}",
+            *(f"{figure:,}" for figure in (row.buffers, row.total, row.peak)),
+        )
+        for row in statistics.kinds
+    ]
+    return make_table("By kind", headings, lines, footer=footer)
 
 
 def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaReport) -> None:
     rows = [(escape(b.id), f"{b.size:,}", f"{b.offset:,}") for b in about.live[:_MOST_NAMED]]
     if rest := about.live[_MOST_NAMED:]:
         rows.append((f"{len(rest)} more", f"{sum(b.size for b in rest):,}", ""))
-    title = _peak_title(about, _unit(plan))
+    unit = "step" if plan.options.parallelism == 1 else "level"  # of lifespans
+    title = (
+        f"{escape(about.name)}: {about.live_bytes:,} bytes live at {unit} {about.peak_step}"
+        f" ({escape(about.peak_step_id or '')}), {about.utilisation:.1%} of the arena"
+    )
     console.print(make_table(title, ("~live at the peak", ">bytes", ">offset"), rows))
     rows_of_map = _MAP_LINES if len(plan.arenas) == 1 else _MAP_LINES // 3
     grid = memory_map(arena, plan.duration, columns=max(console.width - 2, 1), rows=rows_of_map)
     bars = _BARS if console.encoding.startswith("utf") else _ASCII_BARS
     wide = max(1, (console.width - 2) // max(plan.duration, 1))
-    lines = map_lines(grid, wide, _unit(plan))
+    lines = map_lines(grid, wide, unit)
     if isinstance(plan, JoinedPlan) and grid.rows:
         lines.append(entry_point_line(plan, wide * len(grid.rows[0])))
     for line in (*lines, curve_line(about.curve, console.width - 2, bars, wide)):
@@ -350,34 +298,18 @@ def _render_arena(console: Console, plan: PlanView, arena: Arena, about: ArenaRe
 
 def _recycling(recycling: Recycling) -> FittingTable:
     """The blocks that each operation allocates, and those that are freed after it."""
-    rows = [("(before)", _listed(recycling.before), "", "")]
-    rows += [
-        (escape(step.id), _listed(step.allocated), _listed(step.freed), f"{step.live_bytes:,}")
-        for step in recycling.steps
-    ]
+
+    def row(step: str, allocated: _Cells, freed: _Cells = (), live: str = "") -> _Cells:
+        return step, escape(" ".join(allocated)), escape(" ".join(freed)), live
+
+    rows = [row("(before)", recycling.before)]
+    rows += [row(escape(s.id), s.allocated, s.freed, f"{s.live_bytes:,}") for s in recycling.steps]
     shown = rows[:_MOST_OPERATIONS]
     if more := len(rows) - len(shown):
         shown.append((f"{more} more", "", "", ""))
-    shown.append(("(kept)", _listed(recycling.kept), "", ""))
+    shown.append(row("(kept)", recycling.kept))
     headings = ("~operation", "~allocated", "~freed after it", ">live bytes")
     return make_table("Allocation and recycling", headings, shown, max_rows=len(shown))
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return escape(" ".join(names))
-
-
-def _peak_title(about: ArenaReport, unit: str) -> str:
-    return (
-        f"{escape(about.name)}: {about.live_bytes:,} bytes live at {unit} {about.peak_step}"
-        f" ({escape(about.peak_step_id or '')}), "
-        f"{about.utilisation:.1%} of the arena"
-    )
-
-
-def _unit(plan: PlanView) -> str:
-    """The unit of lifespans."""
-    return "step" if plan.options.parallelism == 1 else "level"
 
 
 def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:
@@ -385,12 +317,9 @@ def map_lines(grid: MemoryMap, wide: int = 1, unit: str = "step") -> list[str]:
     columns = wide * len(grid.rows[0]) if grid.rows else 0
     body = ["|" + "".join(wide * (LETTERS[k.value] if k else _FREE) for k in row) + "|" for row in grid.rows]
     edge = "+" + "-" * columns + "+"
-    return [f"offset {grid.size:,}", edge, *body, edge, _axis(grid.steps, columns + 2, unit)]
-
-
-def _axis(steps: int, width: int, unit: str) -> str:
-    left, right = f"{unit} 0", str(steps)
-    return left + right.rjust(max(width - len(left), len(right) + 1))
+    left, right = f"{unit} 0", str(grid.steps)
+    axis = left + right.rjust(max(columns + 2 - len(left), len(right) + 1))
+    return [f"offset {grid.size:,}", edge, *body, edge, axis]
 
 
 def entry_point_line(plan: JoinedPlan, columns: int) -> str:

@@ -20,6 +20,7 @@ from service.cli.console import (
     Exit,
     print_json,
     print_line,
+    print_written,
     read_document,
     reporting,
     showing,
@@ -372,14 +373,9 @@ def _write_outputs(
     written = io.BytesIO()
     np.savez(written, **arrays)
     write_document(output, written.getvalue())
-    if str(output) == "-":
-        return
     facts = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()}
-    if as_json:
-        print_json({"outputs": facts})
-        return
     shown = ", ".join(f"{name} {fact['dtype']} {fact['shape']}" for name, fact in facts.items())
-    print_line(f"{output.name}: {shown}")
+    print_written(output, {"outputs": facts}, f"{output.name}: {shown}", as_json=as_json)
 
 
 @app.add(

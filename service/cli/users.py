@@ -182,21 +182,10 @@ def list_keys(*, tenant: OfTenant = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"keys": [_facts(key) for key in keys]})
         return
-    _print(
-        ("key", "tenant", "name", "scopes", "ends", "used", "state"),
-        [
-            (
-                f"ap_{key.id}",
-                key.tenant,
-                key.name,
-                " ".join(sorted(key.scopes)),
-                _moment(key.expires, "never"),
-                _moment(key.used, "never"),
-                key.refusal(time.time()) or "good",
-            )
-            for key in keys
-        ],
-    )
+    columns = ("id", "tenant", "name", "scopes", "expires", "used", "state")
+    rows = [[facts[column] for column in columns] for facts in map(_facts, keys)]
+    texts = [[" ".join(cell) if isinstance(cell, list) else "never" if cell is None else cell for cell in row] for row in rows]
+    _print(("key", "tenant", "name", "scopes", "ends", "used", "state"), texts)
 
 
 @Keys.add(name="revoke", words={"key KEY": "As ap_0123456789abcdef."})

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from solver.options import MEASURES
+from solver.plan.deployment import Deployment, entry_point_reports
 from solver.plan.plan import Plan
 from solver.plan.views import PlanView
 from solver.reports.arenas import (
@@ -212,8 +213,23 @@ _ROWS: Final[Mapping[str, Callable[[str, PlanView], Row]]] = {
 }
 
 
-def summary(plan: PlanView) -> dict[str, Any]:
+def summary(plan: PlanView | Deployment) -> dict[str, Any]:
     """The figures that scripts ask for; sizes are bytes."""
+    if isinstance(plan, Deployment):
+        about = zip(entry_point_reports(plan), plan.entry_points, strict=True)
+        return {
+            "name": plan.name,
+            "digest": plan.digest,
+            "arena_bytes": plan.arena_bytes,
+            "lower_bound": plan.lower_bound,
+            "gap": plan.arena_bytes / plan.lower_bound - 1 if plan.lower_bound else 0.0,
+            "persistent_bytes": plan.persistent_bytes,
+            "persistent_values": len(plan.persistent),
+            "entry_points": [
+                asdict(report) | {"proof": report.proof and report.proof.value, "digest": entry.plan.digest}
+                for report, entry in about
+            ],
+        }
     again = recomputation(plan)
     return {
         "graph": plan.graph,

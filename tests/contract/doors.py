@@ -234,7 +234,10 @@ def _exported(request: Request, http: httpx.Client) -> Outcome:
 
 def _of_answer(answer: httpx.Response, request: Request) -> Outcome:
     if answer.is_success:
-        return Outcome(_chosen(answer.json(), request))
+        document = answer.json()
+        if "digest" in document:
+            assert answer.headers["ETag"] == f'"{document["digest"]}"'
+        return Outcome(_chosen(document, request))
     return _of_problem(answer.json(), answer.status_code)
 
 

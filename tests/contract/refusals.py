@@ -514,6 +514,14 @@ ENTRIES: dict[str, tuple[Document, str, str, str]] = {
         {"graph": TINY, "entries": ["train"], "options": {"target": "onert"}},
         "invalid-options", "/options/target", "runs one program alone",
     ),
+    "tiers": (
+        {"graph": TINY, "entries": ["train"], "options": {"tiers": TIERS}},
+        "invalid-options", "/options/tiers", "take no tiers",
+    ),
+    "operations that are rewritten": (
+        {"graph": TINY, "entries": ["train"], "options": {"rewrite": True}},
+        "invalid-options", "/options/rewrite", "take no rewrite",
+    ),
     "too small for the second": (
         {"graph": TINY, "entries": ["infer", "train"], "options": {"capacity": 9000}},
         "capacity-exceeded", "/options/capacity", "Entry point 'train' does not fit",

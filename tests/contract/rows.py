@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from service.http.examples import example
@@ -25,7 +26,8 @@ __all__ = ["ANSWERED", "CHAIN", "PAIRS", "TINY", "Answered"]
 class Answered:
     """`fact` is what the answer says, in the words of its kind; doors named in `without` cannot do it.
 
-    A real process of the command line is asked, too, if `process`.
+    `places` are offsets of values of the plan by label; nothing lies in the bytes `reserved`. A real process
+    of the command line is asked, too, if `process`.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Answered:
     fact: Any = None
     process: bool = False
     without: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=dict)
+    reserved: range = range(0)
 
     def __str__(self) -> str:
         return self.name
@@ -107,7 +111,13 @@ ANSWERED: Final[tuple[Answered, ...]] = (
     Answered("plan for nntrainer", plan(TINY, {"target": "nntrainer"}), [5408, 3200]),
     Answered("plan with less scratch", plan(TINY, {"scratch_budget": "4KiB", "rewrite": True}), [9920]),
     Answered("plan with stored activations", plan(CHAIN, {"storage": "bfloat16"}), [17728]),
-    Answered("plan with pins", plan(TINY, {"pins": {"w1": 8192}, "reserved": ["0..4KiB"]}), [15680]),
+    Answered(
+        "plan with pins",
+        plan(TINY, {"pins": {"w1": 8192}, "reserved": ["0..4KiB"]}),
+        [15680],
+        places={"w1": 8192},
+        reserved=range(4096),
+    ),
     Answered("plan with alignments", plan(TINY, {"alignments": {"w*": 4096}}), [20992]),
     Answered(
         "plan with costs", plan(CHAIN, {"capacity": 17_800, "only": ["recompute"], "costs": COSTS}), [17728]
@@ -134,7 +144,10 @@ ANSWERED: Final[tuple[Answered, ...]] = (
     Answered("weights stored by the plan", plan(LAST, {"frozen_storage": "bfloat16"}), [4992]),
     Answered("like another plan", plan(ADAM, like=plan(TINY)), [14336]),
     Answered(
-        "like a plan with reserved bytes", plan(TINY, like=plan(TINY, {"reserved": ["0..4KiB"]})), [15680]
+        "like a plan with reserved bytes",
+        plan(TINY, like=plan(TINY, {"reserved": ["0..4KiB"]})),
+        [15680],
+        reserved=range(4096),
     ),
     # Programs.
     Answered("program", plan(PAIRS), [12288]),

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from solver import documents
 from tests.contract.doors import ANY_PROBLEM, CODES, DOORS, USAGE, Outcome, Request, place
 from tests.contract.refusals import REFUSED, Refused
 from tests.contract.rows import ANSWERED, Answered
@@ -42,6 +43,11 @@ def test_every_door_gives_the_same_document(row: Answered, http: httpx.Client, t
     for name in others:
         assert answers[name] == answers[first], f"{name} differs from {first}"
     assert row.fact == fact_of(answers[first])
+    if row.places or row.reserved:
+        plan = documents.load_plan(answers[first])
+        assert {label: plan.offsets[plan.program.by_label[label]] for label in row.places} == row.places
+        lying = zip(plan.program.values, plan.offsets, strict=True)
+        assert all(start >= row.reserved.stop or not value.type.nbytes for value, start in lying)
 
 
 def fact_of(answer: object) -> object:

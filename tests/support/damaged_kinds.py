@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 
 from service.cli.commands import app
-from service.cli.show import deployment_facts
+from service.cli.show import facts
 from service.jobs.backend import worker_limits
 from service.jobs.tasks import TASKS
 from service.jobs.worker import Channel
@@ -314,7 +314,7 @@ def of_deployment(data: bytes, _folder: Path) -> None:
     """Shown, exported, compared, judged by a budget, and run with the graphs that it may belong to."""
     made = documents.load_planned(data)
     assert isinstance(made, Deployment)
-    deployment_facts(made)
+    facts(made)
     ignored([*deployment_notes(made)])
     deployment_difference(made, made)
     ignored(repr(made))

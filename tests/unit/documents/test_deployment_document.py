@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.show import deployment_facts
+from service.cli.show import facts
 from solver.documents import dump_deployment, load_deployment, load_planned
 from solver.errors import PlanError
 from solver.exporters import EXPORTERS
@@ -100,7 +100,7 @@ def wrong(draw: st.DrawFn) -> Deployment:
 def test_what_is_read_can_be_shown(deployment: Deployment) -> None:
     """Documents say whether their plans are right by their proof; readers show what stands there."""
     loaded = load_deployment(dump_deployment(deployment))
-    assert deployment_facts(loaded)["arena_bytes"] == SMALL.arena_bytes
+    assert facts(loaded)["arena_bytes"] == SMALL.arena_bytes
     assert [*deployment_notes(loaded)]
     assert repr(loaded)
     assert loaded._repr_html_()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -85,11 +83,6 @@ def test_options_that_contradict_each_other_are_refused_before_anything_is_measu
         assert (code, "Both a capacity and tiers" in printed) == (2, True)
 
 
-def test_choices_for_models_are_refused_for_documents(graph: Path) -> None:
-    code, printed = run("costs", graph, "--loss", "mse")
-    assert (code, "says itself how it is trained" in printed) == (2, True)
-
-
 def test_the_roofline_as_a_file_plans_as_no_file_does(graph: Path, tmp_path: Path) -> None:
     costs = tmp_path / "costs.json"
     assert run("costs", graph, "--roofline", "-o", costs)[0] == 0
@@ -142,39 +135,6 @@ def test_curves_and_verdicts_take_costs(graph: Path, tmp_path: Path, command: st
     found = json.loads(printed)
     total = found["update_nanoseconds"] if command == "explain" else found["step_nanoseconds"]
     assert total == 1_000_000 * len(document["nanoseconds"])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda costs: costs.pop("fc1:forward"), "neither the step 'fc1:forward' nor its operation 'fc1'"),
-        (lambda costs: costs.update({"fc1:forward": -1}), "costs.json#/nanoseconds/fc1:forward"),
-        (lambda costs: costs.update({"fc1:foward": 1}), "Did you mean 'fc1:forward'?"),
-    ],
-)
-def test_wrong_files_are_named(
-    graph: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
-) -> None:
-    document = json.loads(dump_modelled())
-    change(document["nanoseconds"])
-    costs = tmp_path / "costs.json"
-    costs.write_text(json.dumps(document))
-    code, printed = run("plan", graph, "--costs", costs, "-o", tmp_path / "plan.json")
-    assert code == 2
-    assert message in " ".join(printed.split())
-
-
-def test_what_has_no_costs(graph: Path, tmp_path: Path) -> None:
-    out = ("-o", tmp_path / "plan.json")
-    code, printed = run("plan", graph, "--costs", tmp_path / "no.json", *out)
-    assert (code, "No such file" in printed) == (2, True)
-    code, printed = run("plan", graph, "--target", "onert", "--costs", "measured", *out)
-    assert (code, "another runtime" in printed) == (2, True)
-    for more in ((), ("--roofline",)):
-        code, printed = run("costs", graph, "--target", "onert", *more)
-        assert (code, "--target: Target 'onert' runs each step once" in printed) == (2, True)
-    code, printed = run("costs", "examples/programs/momentum.json", *out)
-    assert (code, "a program of explicit operations" in printed) == (2, True)
 
 
 def test_steps_of_compiled_c_are_not_timed_one_by_one(graph: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from solver.exporters import EXPORTERS, offset_rows
 from solver.exporters.c_header import dump_c_header
 from solver.exporters.html import dump_report
 from solver.graph import inference
-from solver.plan import Deployment, JoinedPlan, persistent_rows
+from solver.plan import Deployment, JoinedPlan
 from tests.support.commands import run
 from tests.support.entry_points import small_deployment
 
@@ -44,41 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def deployment(folder: Path) -> Deployment:
     return load_deployment((folder / "plan.json").read_bytes())
-
-
-def test_show_has_a_table_and_a_map(folder: Path, deployment: Deployment) -> None:
-    shown = run("show", folder / "plan.json", "--width", "80")
-    assert shown.exit_code == Exit.OK
-    lines = shown.stdout.splitlines()
-    assert max(map(len, lines)) <= 80
-    text = " ".join(shown.stdout.split())
-    for entry_point in deployment.entry_points:
-        assert f"{entry_point.plan.arena_bytes:,}" in text
-    assert (
-        f"Persistent: {len(deployment.persistent)} values take {deployment.persistent_bytes:,} bytes" in text
-    )
-    assert "train decides the size of the arena" in text
-    axis = next(k for k, line in enumerate(lines) if line.startswith("step 0"))
-    assert [name.strip() for name in lines[axis + 1].split("|")[1:]] == ["train", "infer"]
-    assert lines[axis - 2] == f"|{'W' * (len(lines[axis - 2]) - 2)}|", "weights lie at the bottom of all runs"
-
-
-def test_show_of_one_entry_point_is_that_of_its_plan(folder: Path) -> None:
-    for more in ([], ["--json"]):
-        one = run("show", folder / "plan.json", "--entry-point", "infer", *more)
-        assert one.exit_code == Exit.OK
-        assert one.stdout == run("show", folder / "one.json", *more).stdout
-
-
-def test_show_for_scripts(folder: Path, deployment: Deployment) -> None:
-    facts = json.loads(run("show", folder / "plan.json", "--json").stdout)
-    assert facts["digest"] == deployment.digest
-    assert [row["name"] for row in facts["entry_points"]] == ["train", "infer"]
-    assert [row["batch"] for row in facts["entry_points"]] == [2, 1]
-    assert facts["entry_points"][0]["added_bytes"] > facts["entry_points"][1]["added_bytes"] == 0
-    rows = persistent_rows(deployment)
-    assert [(row["name"], row["offset"]) for row in facts["persistent"]] == [(r.name, r.offset) for r in rows]
-    assert facts["arenas"][0]["bytes"] == deployment.arena_bytes
 
 
 def test_names_below_the_map_have_room_or_are_cut() -> None:
@@ -167,64 +132,19 @@ def test_outputs_of_one_entry_point(folder: Path, deployment: Deployment) -> Non
     assert not np.array_equal(fresh["softmax.out"], trained["softmax.out"])
 
 
-@pytest.mark.parametrize("name", ["train", "infer"])
-def test_accesses_of_one_entry_point(folder: Path, name: str) -> None:
-    log = folder / f"{name}.jsonl"
-    one = ("accesses", folder / "plan.json", "--entry-point", name)
-    assert run(*one, "--record", folder / "mnist.json", "-o", log).exit_code == Exit.OK
-    assert run(*one, log).stdout.endswith("accesses are as planned.\n")
-    other = {"train": "infer", "infer": "train"}[name]
-    wrong = run("accesses", folder / "plan.json", "--entry-point", other, log)
-    assert wrong.exit_code == Exit.USAGE
-    assert "The log is of plan" in wrong.output
+def test_models_that_share_keep_tied_values_once(folder: Path) -> None:
+    shutil.copy(MNIST, folder / "other.json")
+    models = (folder / "mnist.json", folder / "other.json")
+    made = run("plan", *models, "--share", "--tie", "mnist.*=other.*", "-o", "-")
+    deployment = load_deployment(made.stdout.encode())
+    assert [entry_point.name for entry_point in deployment.entry_points] == ["mnist", "other"]
+    parameters = [row.name for row in deployment.persistent if "@" not in row.name]
+    assert {name.partition(".")[0] for name in parameters} == {"mnist"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run", "plan.json", "--input", "batch.npz"),
-        ("accesses", "plan.json", "log.jsonl"),
-        ("export", "plan.json", "--to", "circle", "--model", "mnist.json"),
-    ],
-)
-def test_commands_for_one_program_say_what_to_add(folder: Path, arguments: tuple[str, ...]) -> None:
-    """The remedy works when it is pasted: the command then goes on to the next thing that it lacks."""
-    paths = [folder / text if "." in text else text for text in arguments]
-    refused = run(*paths)
-    assert refused.exit_code == Exit.USAGE
-    assert "Add --entry-point train, or another of train, infer." in refused.output
-    again = run(*paths, "--entry-point", "train")
-    assert "Add --entry-point" not in again.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ("show", "plan.json", "--entry-point", "predict"),
-            "no entry point 'predict'. Choose from train, infer.",
-        ),
-        (("show", "one.json", "--entry-point", "infer"), "it is for one program. Leave out --entry-point."),
-        (("diff", "one.json", "plan.json"), "Add --entry-point train to compare that one."),
-        (("report", "one.json", "one.json", "--entry-point", "infer"), "Leave out --entry-point."),
-        (("rewritten", "mnist.json", "plan.json"), "nothing in it is rewritten. Use the graph itself."),
-    ],
-)
-def test_refusals(folder: Path, arguments: tuple[str, ...], words: str) -> None:
-    refused = run(*(folder / text if "." in text else text for text in arguments))
-    assert refused.exit_code == Exit.USAGE
-    assert words in " ".join(refused.output.split())
-
-
-def test_names_that_look_like_markup(tmp_path: Path) -> None:
-    """Names of entry points, and of what is in them, are printed as they are."""
-    plan = tmp_path / "plan.json"
-    names = ["train:name=[/b]", "infer:batch=1,name=[red]"]
-    made = run("plan", MNIST, *(word for name in names for word in ("--entry", name)), "-o", plan)
-    assert made.exit_code == Exit.OK
-    for command in (("show", plan), ("diff", plan, plan)):
-        shown = run(*command)
-        assert shown.exit_code == Exit.OK, shown.output
-        assert "[/b]" in shown.stdout
-        assert "[red]" in shown.stdout
-    assert "[/b]/conv1.out" in run("show", plan).stdout
+def test_words_that_no_file_holds_are_no_entry_points(folder: Path) -> None:
+    for word in (f"infer:batch={'9' * 5000}", "infer:name=\udcff"):
+        refused = run("plan", folder / "mnist.json", "--entry", word, "-o", folder / "none.json")
+        (line,) = refused.stderr.strip().splitlines()
+        assert (refused.exit_code, "is no" in line and "entry point" in line) == (Exit.USAGE, True)
+        assert not (folder / "none.json").exists()

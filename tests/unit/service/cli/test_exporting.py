@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import dump_plan, load_plan
 from solver.executor import c_files, zip_archive
@@ -20,12 +18,9 @@ from solver.importers.circle import CircleTraining, load_circle, weights_of
 from solver.pipeline import plan_requested
 from solver.plan import PlanOptions, RequestedOptions
 from tests.support.circle_models import CircleFile, dense
+from tests.support.commands import run as arenaplan
 from tests.support.graphs import chain
 from tests.support.onnx_models import perceptron
-
-
-def arenaplan(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -96,21 +91,6 @@ def test_trained_weights_go_into_the_model(some: bool, model: Path) -> None:
     found = load_circle(out.read_bytes())
     for name, value in weights_of(out.read_bytes(), found.weights).items():
         np.testing.assert_array_equal(value, values.get(name, weights_of(dense(), places)[name]))
-
-
-@pytest.mark.parametrize(
-    ("choices", "said"),
-    [
-        (("--optimizer", "rmsprop"), "the optimizer RMSProp"),
-        (("--optimizer", "sgd,momentum=0.9"), "momentum 0.9"),
-        (("--loss", "huber"), "this loss"),
-        (("--trainable", "w0"), "but not"),
-    ],
-)
-def test_what_the_format_cannot_say(choices: tuple[str, ...], said: str, model: Path) -> None:
-    done = arenaplan("export", planned(model, *choices), "--to", "circle", "--model", model)
-    assert done.exit_code == Exit.USAGE
-    assert f"CIRCLE_TRAINING cannot say {said}" in done.output or said in done.output
 
 
 @pytest.mark.parametrize(

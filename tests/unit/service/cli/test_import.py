@@ -10,18 +10,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from typer.testing import CliRunner, Result
 
-from service.cli.commands import app
 from service.cli.console import Exit
 from solver.documents import load_plan
+from tests.support.commands import run as arenaplan
 from tests.support.onnx_models import model_of, node
 
 CHOICES = ("--loss", "cross-entropy", "--optimizer", "adam", "--dim", "batch=4")
-
-
-def arenaplan(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -35,14 +30,6 @@ def model(tmp_path: Path) -> Path:
     path = tmp_path / "small.onnx"
     onnx.save(model_of(nodes, {"x": ("batch", 30)}, weights), path)
     return path
-
-
-def test_a_model_is_planned_and_trained(model: Path, tmp_path: Path) -> None:
-    made = tmp_path / "plan.json"
-    assert arenaplan("plan", model, *CHOICES, "-o", made).exit_code == Exit.OK
-    done = arenaplan("validate", model, made, *CHOICES, "--steps", "2")
-    assert done.exit_code == Exit.OK, done.output
-    assert "Identical" in done.output
 
 
 def test_a_document_has_the_weights_by_where_they_are(model: Path, tmp_path: Path) -> None:
@@ -63,18 +50,6 @@ def test_a_document_has_the_weights_by_where_they_are(model: Path, tmp_path: Pat
     assert "cannot be read" in failed.output
 
 
-def test_a_document_on_standard_output(model: Path) -> None:
-    done = arenaplan("import", model, *CHOICES, "--weights", "none")
-    operands = {o["name"]: o for o in json.loads(done.stdout)["operands"]}
-    assert "initializer" not in operands["fc.weight"]
-
-
-def test_explain_and_tradeoff_take_models(model: Path) -> None:
-    explained = arenaplan("explain", model, *CHOICES, "--capacity", "1MB")
-    assert "it fits as it is" in explained.output
-    assert arenaplan("tradeoff", model, *CHOICES, "--points", "2").exit_code == Exit.OK
-
-
 def test_the_command_that_is_recommended_works_as_it_stands(model: Path, tmp_path: Path) -> None:
     """With how the model is trained, and with a path that a shell would take apart."""
     spaced = model.rename(tmp_path / "a model.onnx")
@@ -83,13 +58,6 @@ def test_the_command_that_is_recommended_works_as_it_stands(model: Path, tmp_pat
     assert "--loss cross-entropy --optimizer adam --dim batch=4" in said
     done = arenaplan(*shlex.split(said), "-o", tmp_path / "plan.json")
     assert done.exit_code == Exit.OK, done.output
-
-
-def test_what_is_missing_is_said_with_the_flag(model: Path) -> None:
-    done = arenaplan("plan", model, "--loss", "mse")
-    assert done.exit_code == Exit.USAGE
-    assert "Give --dim batch=SIZE." in done.output
-    assert "--loss" in arenaplan("plan", model, "--dim", "batch=2").output
 
 
 def test_the_tensor_that_a_refusal_names_works_when_it_is_pasted(tmp_path: Path) -> None:
@@ -123,11 +91,6 @@ def test_the_tensor_that_a_refusal_names_works_when_it_is_pasted(tmp_path: Path)
     assert done.exit_code == Exit.OK, done.output
     assert "4 of 5 nodes are not imported" in " ".join(done.output.split())
     assert "Identical" in arenaplan("validate", path, planned, *chosen, "--steps", "2").output
-
-
-def test_a_mistake_in_an_option_names_it(model: Path) -> None:
-    assert "--batch-norm: " in arenaplan("plan", model, *CHOICES, "--batch-norm", "off").output
-    assert "--trainable: " in arenaplan("plan", model, *CHOICES, "--trainable", "last:x").output
 
 
 def test_notes_go_to_standard_error(model: Path, tmp_path: Path) -> None:
@@ -203,22 +166,3 @@ def test_files_of_unknown_formats_get_the_list(data: bytes, tmp_path: Path) -> N
     assert done.exit_code == Exit.USAGE
     assert "ONNX (.onnx)" in done.output
     assert "torch.onnx.export" in done.output
-
-
-def test_operators_are_listed() -> None:
-    own = arenaplan("operators")
-    assert "linear: Gemm, MatMul" in own.output
-    found = json.loads(arenaplan("operators", "--onnx", "--json").stdout)
-    assert {"Conv", "Einsum", "If"} <= set(found["translated"])
-    assert "Attention" in found["expanded"]
-    assert "NonZero" in found["computed"]
-
-
-def test_operators_with_a_kernel_in_c_are_listed() -> None:
-    listed = json.loads(arenaplan("operators", "--target", "c", "--json").stdout)
-    assert listed["linear"] == ["Gemm", "MatMul"]
-    everything = json.loads(arenaplan("operators", "--json").stdout)
-    assert all(set(names) <= set(everything[family]) for family, names in listed.items())
-    assert "Det" not in str(listed)
-    assert "no list of operators" in arenaplan("operators", "--target", "onert").output
-    assert "Leave out --onnx" in arenaplan("operators", "--target", "c", "--onnx").output

@@ -108,28 +108,3 @@ def test_run_writes_the_outputs(tmp_path: Path) -> None:
     (expected,) = ReferenceEvaluator(perceptron()).run(["y"], {"x": x})
     with np.load(tmp_path / "out.npz") as written:
         np.testing.assert_allclose(written["y"], np.asarray(expected), rtol=1e-5)
-
-
-def test_import_of_a_model_without_a_loss(tmp_path: Path) -> None:
-    onnx.save(perceptron(), tmp_path / "model.onnx")
-    done = run("import", tmp_path / "model.onnx", "--dim", "n=3", "-o", tmp_path / "graph.json")
-    assert done.exit_code == Exit.OK, done.output
-    assert "An inference, as no --loss says how it is trained. Its outputs: 'y'." in done.stderr
-    document = json.loads((tmp_path / "graph.json").read_bytes())
-    assert document["outputs"] == ["y"]
-    assert document.keys().isdisjoint({"loss", "optimizer"})
-    assert run("plan", tmp_path / "graph.json", "-o", tmp_path / "plan.json").exit_code == Exit.OK
-
-
-@pytest.mark.parametrize("option", ["--optimizer=adam", "--learning-rate=0.1", "--micro-batches=2"])
-def test_choices_of_training_need_a_loss(graph: Path, tmp_path: Path, option: str) -> None:
-    done = run("plan", graph, option, "-o", tmp_path / "plan.json")
-    assert done.exit_code == Exit.USAGE
-    assert f"names no loss, and {option.partition('=')[0]} is for graphs that are trained" in done.stderr
-
-
-@pytest.mark.parametrize("target", ["onert", "nntrainer"])
-def test_runtimes_that_plan_training_refuse(graph: Path, tmp_path: Path, target: str) -> None:
-    done = run("plan", graph, "--target", target, "-o", tmp_path / "plan.json")
-    assert done.exit_code == Exit.USAGE
-    assert "names no loss or no optimizer" in done.stderr

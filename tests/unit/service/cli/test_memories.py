@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.commands import app
-from solver.documents import dump_graph, load_layout, load_plan
+from solver.documents import dump_graph, load_plan
 from solver.pipeline import plan
 from solver.plan import PlanOptions
 from solver.program import Tier
@@ -57,28 +57,3 @@ def test_homes_are_printed_shown_reported_and_exported(graph: Path, tmp_path: Pa
         assert f"_ARENA_BYTES_{name} {size}u" in header
         assert f"_PLACEMENT_{name}" in header
     assert run("validate", graph, written, "--steps", "1")[0] == 0
-
-
-def test_a_refusal_keeps_its_remedy(graph: Path) -> None:
-    code, printed = run("plan", graph, "--memory", "tcm=64", "--memory", PSRAM, "--place", "*=tcm", "-o", "-")
-    assert code == 3
-    assert "no memory that it may lie in, 'tcm', has more than 64" in printed
-    assert "Give one of them 4,096 bytes" in printed
-    assert "arenaplan explain" not in printed  # no capacity mends it, and `explain` takes no memories
-
-
-def test_buffers_in_memories(tmp_path: Path) -> None:
-    table, layout = tmp_path / "p.csv", tmp_path / "layout.json"
-    table.write_text("id,lower,upper,size,reads,memory\na,0,3,4,9,\nb,0,3,4,1,tcm\nc,1,2,8,1,\n")
-    words = ["--memory", "tcm=8,read=1GB/s,write=1GB/s", "--memory", "sram=64,read=10MB/s,write=10MB/s"]
-    code, printed = run("solve", table, *words, "-o", layout)
-    assert code == 0
-    assert "8 bytes in tcm, 8 bytes in sram; accesses take" in printed
-    placed = load_layout(layout.read_bytes())
-    assert placed.homes is not None
-    assert placed.homes.homes == (0, 0, 1)
-    facts = json.loads(run("solve", table, *words, "-o", tmp_path / "l.csv", "--json")[1])
-    assert facts["homes"]["accesses"] == placed.homes.accesses
-    assert (tmp_path / "l.csv").read_text().splitlines()[0] == "id,lower,upper,size,reads,memory,offset"
-    code, printed = run("solve", table, *words, "--plot", tmp_path / "l.svg", "-o", layout)
-    assert (code, "A picture is of one memory" in printed) == (2, True)

@@ -6,11 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from service.cli.answers import read_source
-from service.cli.commands import app
-from service.cli.console import Exit
 from solver import documents
 from solver.pipeline import BlockProgram, TrainableGraph
 
@@ -49,10 +46,6 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def arenaplan(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def test_the_extension_tells(model: Path) -> None:
     graph = read_source(model).read(8).graph
     assert graph.name == "small"
@@ -68,29 +61,3 @@ def test_documents_are_told_by_their_format(model: Path, tmp_path: Path) -> None
     program |= {"blocks": [{"name": "b", "bytes": 64}], "operations": [{"name": "o", "writes": ["b"]}]}
     other.write_text(json.dumps(program), encoding="utf-8")
     assert isinstance(read_source(other).read(None).network, BlockProgram)
-
-
-@pytest.mark.parametrize("target", ["reference", "onert", "nntrainer"])
-def test_plan(model: Path, tmp_path: Path, target: str) -> None:
-    path = tmp_path / "plan.json"
-    ran = arenaplan("plan", model, "--batch", "32", "--target", target, "-o", path, "--json")
-    assert ran.exit_code == Exit.OK, ran.output
-    assert json.loads(ran.stdout)["graph"] == "small"
-    made = documents.load_plan(path.read_bytes())
-    assert (made.options.target, made.options.batch) == (target, 32)
-
-
-def test_validate(model: Path, tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    assert arenaplan("plan", model, "-o", path).exit_code == Exit.OK
-    ran = arenaplan("validate", model, path, "--steps", "2", "--json")
-    assert ran.exit_code == Exit.OK, ran.output
-
-
-def test_mistakes_are_one_line_with_section_and_key(model: Path) -> None:
-    model.write_text(MODEL.replace("filters", "filtres"), encoding="utf-8")
-    ran = arenaplan("plan", model)
-    assert ran.exit_code == Exit.USAGE
-    (line,) = ran.stderr.splitlines()
-    assert "/conv/filtres" in line
-    assert "Line 15: 'filtres' of section 'conv' is not known here. Did you mean filters?" in line
