@@ -182,10 +182,12 @@ def list_keys(*, tenant: OfTenant = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"keys": [_facts(key) for key in keys]})
         return
-    columns = ("id", "tenant", "name", "scopes", "expires", "used", "state")
-    rows = [[facts[column] for column in columns] for facts in map(_facts, keys)]
-    texts = [[" ".join(cell) if isinstance(cell, list) else "never" if cell is None else cell for cell in row] for row in rows]
-    _print(("key", "tenant", "name", "scopes", "ends", "used", "state"), texts)
+    rows = []
+    for facts in map(_facts, keys):
+        facts["scopes"] = " ".join(facts["scopes"])
+        columns = ("id", "tenant", "name", "scopes", "expires", "used", "state")
+        rows.append(["never" if facts[column] is None else facts[column] for column in columns])
+    _print(("key", "tenant", "name", "scopes", "ends", "used", "state"), rows)
 
 
 @Keys.add(name="revoke", words={"key KEY": "As ap_0123456789abcdef."})
