@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.console import (
+    TITLES,
     errors_may_be_seen,
     heed,
     print_notes,
@@ -26,24 +27,11 @@ if TYPE_CHECKING:
     from solver.requests import Follower, Request, Source
 
 __all__ = [
-    "TITLES",
     "answer",
     "asked",
     "read_source",
     "read_sources",
 ]
-
-#: What is shown while a request is answered, by what is wanted; {} is the network.
-TITLES: Final[Mapping[str, str]] = {
-    "plan": "planning {}",
-    "deployment": "planning {}",
-    "tradeoff": "looking for schedules of {}",
-    "verdict": "looking for what makes {} fit",
-    "largest": "looking for the largest size of {}",
-    "trainable": "looking for what to train of {}",
-    "validation": "training {}",
-    "import": "importing {}",
-}
 
 #: What is answered here without a title: a validation has a bar.
 _UNTITLED: Final = ("deployment", "validation", "import")

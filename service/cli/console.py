@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from solver.plan import RequestedOptions
 
 __all__ = [
+    "TITLES",
     "Exit",
     "degrade_output",
     "drop_output",
@@ -168,6 +169,19 @@ def print_notes(notes: Iterable[str]) -> None:
     """Print notes on an imported model, one a line, to standard error."""
     for note in notes:
         print_line(f"arenaplan: note: {note}", to_errors=True)
+
+
+#: What is shown while a request is answered, by what is wanted; {} is the network.
+TITLES: Final[Mapping[str, str]] = {
+    "plan": "planning {}",
+    "deployment": "planning {}",
+    "tradeoff": "looking for schedules of {}",
+    "verdict": "looking for what makes {} fit",
+    "largest": "looking for the largest size of {}",
+    "trainable": "looking for what to train of {}",
+    "validation": "training {}",
+    "import": "importing {}",
+}
 
 
 def progress_text(stage: str, found: Mapping[str, Any]) -> str:

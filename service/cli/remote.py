@@ -26,8 +26,7 @@ from clients import (
     ProblemError,
     Retry,
 )
-from service.cli.answers import TITLES
-from service.cli.console import Exit, fail, print_notes, progress_text
+from service.cli.console import TITLES, Exit, fail, print_notes, progress_text
 from service.jobs.query import in_flags
 from solver import documents, errors
 from solver.errors import (
