@@ -147,7 +147,7 @@ ANSWERED: Final[tuple[Answered, ...]] = (
         "like a plan with reserved bytes",
         plan(TINY, like=plan(TINY, {"reserved": ["0..4KiB"]})),
         [15680],
-        reserved=range(4096),
+        places={"w1": 4096, "b1": 14848, "w2": 13312, "b2": 15488},
     ),
     # Programs.
     Answered("program", plan(PAIRS), [12288]),
