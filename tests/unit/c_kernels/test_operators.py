@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,27 +30,26 @@ COMPILERS = (
 )
 
 
-def computed() -> Iterator[tuple[Case, OperatorStep]]:
+@cache
+def computed() -> Sequence[tuple[Case, OperatorStep]]:
     """Each step that a C kernel computes; cases that differ in NumPy's scratch alone are one.
 
     None of stored weights, which the target refuses.
     """
-    seen = set[str]()
+    seen, found = set[str](), []
     for case in CASES:
         if str(case) in seen or case.type not in KERNELS or case.stored:
             continue
         seen.add(str(case))
         for step in steps_of(case):
             if KERNELS[case.type].refusal(task_of_step(step)) is None:
-                yield case, step
-
-
-STEPS = [*computed()]
+                found.append((case, step))
+    return found
 
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> CSteps:
-    return CSteps((step for _, step in STEPS), tmp_path_factory.mktemp("steps"))
+    return CSteps((step for _, step in computed()), tmp_path_factory.mktemp("steps"))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def close(ours: Array, theirs: Array, label: str) -> None:
 
 
 def test_results_are_those_of_numpy(steps: CSteps, library: ctypes.CDLL) -> None:
-    for case, step in STEPS:
+    for case, step in computed():
         expected = step.run()
         for slot, ours in steps.run(library, step).items():
             type_ = step.writes[slot]
@@ -80,13 +80,13 @@ def test_results_are_those_of_numpy(steps: CSteps, library: ctypes.CDLL) -> None
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-42)
 
 #: From this number of operands on, in all steps of an operator, each takes one of these alone by default.
-MANY_OPERANDS = 20
+MANY_OPERANDS = 10
 
 
 def test_special_floats_go_through_as_in_numpy(steps: CSteps, library: ctypes.CDLL) -> None:
     """NaN where NumPy has NaN and infinities where it has them, with one such element in one operand."""
-    assert {case.type for case, _ in STEPS} == KERNELS.keys() & OPERATOR_NAMES
-    swept = [(case, step) for case, step in STEPS if step.takes_one_or_all]
+    assert {case.type for case, _ in computed()} == KERNELS.keys() & OPERATOR_NAMES
+    swept = [(case, step) for case, step in computed() if step.takes_one_or_all]
     operands = Counter[str]()
     for case, step in swept:
         operands[case.type] += len(step.reads)
@@ -116,7 +116,7 @@ def test_special_floats_go_through_as_in_numpy(steps: CSteps, library: ctypes.CD
 
 def test_one_memory_or_two_make_no_difference(steps: CSteps, library: ctypes.CDLL) -> None:
     """Where the operator promises that a result may lie in the place of an operand."""
-    for case, step in STEPS:
+    for case, step in computed():
         for promise in step.kind.in_place(step.node):
             source, target = promise.source, promise.target
             if source not in step.reads or target not in step.writes:
@@ -140,7 +140,7 @@ def test_bits_are_those_of_every_compiler(
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"needs {compiler[0]}")
     other = steps.compiled(*compiler)
-    for case, step in STEPS:
+    for case, step in computed():
         theirs = steps.run(other, step)
         for slot, array in steps.run(library, step).items():
             assert array.tobytes() == theirs[slot].tobytes(), f"{case} {step}: {slot}"
