@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -36,14 +36,13 @@ def computed() -> Sequence[tuple[Case, OperatorStep]]:
 
     None of stored weights, which the target refuses.
     """
-    seen, found = set[str](), []
+    seen, found = set[str](), list[tuple[Case, OperatorStep]]()
     for case in CASES:
         if str(case) in seen or case.type not in KERNELS or case.stored:
             continue
         seen.add(str(case))
-        for step in steps_of(case):
-            if KERNELS[case.type].refusal(task_of_step(step)) is None:
-                found.append((case, step))
+        kernel, steps = KERNELS[case.type], steps_of(case)
+        found += [(case, step) for step in steps if kernel.refusal(task_of_step(step)) is None]
     return found
 
 
