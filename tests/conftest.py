@@ -80,6 +80,7 @@ LONGEST = (
     "architecture/test_image.py",
     "contract/test_contract.py",
     "unit/service/cli/test_verdicts.py",
+    "unit/executor/kernels/test_values.py",
     "unit/executor/kernels/test_operator_facts.py",
     "integration/test_database_trouble.py",
     "integration/test_telemetry.py",

@@ -17,15 +17,18 @@ from solver.accounting import paging_problem
 from solver.accounting.gaps import contents_apart
 from solver.documents import load_graph
 from solver.errors import CapacityError
+from solver.executor import validate
 from solver.graph import TrainableGraph
 from solver.passes import Order
-from solver.pipeline import plan, plan_program
-from solver.plan import Plan, PlanOptions
+from solver.pipeline import plan, plan_at, plan_program, plan_requested, reference_of
+from solver.plan import Plan, PlanOptions, RequestedOptions, SizeRange
 from solver.program import Program, Tier, loads
 from solver.reports.records import paging
 from solver.training import BlockOperation, BlockProgram, build_program, derive, explicit_program
+from solver.verify import prove
 from tests.support.programs import block
 from tests.support.random_graphs import random_graphs
+from tests.support.sizes import with_symbolic_batch
 
 
 def random_program(seed: int) -> BlockProgram:
@@ -174,3 +177,26 @@ def test_copies_that_begin_late_leave_no_bound_above_what_is_moved(size: int) ->
     tiers = (Tier("ram", size), Tier("flash", 2**34, 45 * 10**6, 20 * 10**6))
     made = plan(graph, PlanOptions(tiers=tiers, in_place=True, recompute=True, order=True), advise=False)
     assert 0 < moved(made) <= 700_000
+
+
+# ------------------------------------------------------------------------------------- plans of several sizes
+
+
+@given(random_graphs(), st.integers(1, 6), st.integers(0, 5), st.booleans(), st.integers(1, 2))
+def test_every_size_is_proved_and_trains_alike(
+    fixed: TrainableGraph, least: int, more: int, is_automatic: bool, parallelism: int
+) -> None:
+    """The plan is no larger than the best of its sizes asks for, and each size is an ordinary plan."""
+    graph = with_symbolic_batch(fixed, least + more)
+    ranges = (SizeRange("batch", least, least + more),)
+    requested = RequestedOptions(automatic=is_automatic, ranges=ranges).having(parallelism=parallelism)
+    plan = plan_requested(graph, requested)
+    sizes = plan.planned_sizes
+    assert sizes is not None
+    assert sizes.refused == ()
+    assert sizes.proved == tuple((size,) for size in range(least, least + more + 1))
+    for (size,) in sizes.proved:
+        there = plan_at(plan, graph.at(batch=size))
+        assert prove(reference_of(graph.at(batch=size), there.options), there) == ()
+        assert there.arena_bytes <= plan.arena_bytes
+    assert validate(graph, plan, steps=more + 1, seed=least).identical

@@ -1,7 +1,8 @@
-"""Weights that come from integers and scales: found by their values alone, and only if not a bit is lost."""
+"""Weights that a model stores in fewer bytes than they are planned in: found, and said."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 import arenaplan
 from solver.errors import StorageError
 from solver.executor.initial import initial_value
-from solver.graph import Initializer, TrainableGraph
+from solver.graph import DType, Initializer, TensorType, TrainableGraph
 from solver.graph.packing import unpack, unpack_rows
 from solver.graph.storage import SCALES, Storage
-from solver.importers.narrowed import Origin, stored_rows, with_stored_origins
+from solver.importers.narrowed import Origin, stored_rows, widening_notes, with_stored_origins
+from solver.importers.recorder import product_of_slices
+from tests.support.every import grid
 from tests.support.graphs import Sketch
 
 _RANGES = {
@@ -141,3 +144,73 @@ def test_scales_that_are_not_finite_are_named() -> None:
     finite = replace(scale, values=lambda: np.ones((8, 1), np.float32))
     graph = with_stored_origins(network(weight), {"w": Origin(parents=(origin.parents[0], finite))})
     assert graph.operands["w"].type.storage == Storage("bfloat16", axis=1)
+
+
+# ------------------------------------------------------------------------------------------------------ notes
+
+
+FLOATS = TensorType((64, 64), DType.FLOAT32)
+
+
+def test_half_precision() -> None:
+    (note,) = widening_notes([(FLOATS, Origin("w", "float16", 8192))])
+    assert "1 weight is stored in 8,192 bytes (float16) and planned in 16,384 bytes" in note
+    assert "'w'" in note
+
+
+def test_packed_integers_and_scales_count_once() -> None:
+    """Two weights computed from one packed tensor: its bytes are there once."""
+    packed, scales = Origin("packed", "uint8", 4096), Origin("scales", "float32", 256)
+    unpacked = Origin(parents=(packed,))
+    first = Origin(parents=(unpacked, scales))
+    second = Origin(parents=(Origin(parents=(unpacked,)), scales))
+    (note,) = widening_notes([(FLOATS, first), (FLOATS, second)])
+    assert "2 weights are stored in 4,352 bytes (float32, uint8) and planned in 32,768 bytes" in note
+
+
+def test_nothing_to_say() -> None:
+    indices = TensorType((64,), DType.INT64)
+    assert not widening_notes(
+        [
+            (FLOATS, Origin("plain", "float32", 16384)),
+            (FLOATS, Origin(parents=(Origin("row", "float32", 256),))),
+            (FLOATS, Origin(parents=(Origin("mask", "bool", 4096),))),
+            (FLOATS, Origin(parents=(Origin("positions", "int64", 512),))),
+            (FLOATS, Origin()),
+            (indices, Origin("integers", "int8", 64)),
+            (FLOATS, Origin("w", "int32", 65536)),
+        ]
+    )
+
+
+def test_many_names() -> None:
+    (note,) = widening_notes([(FLOATS, Origin(f"w{k}", "int8", 4096)) for k in range(5)])
+    assert note.endswith("'w0', 'w1', 'w2' and 2 more.")
+
+
+# ------------------------------------------------------------------------------------- products along an axis
+
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+@grid("axis", [0, 1])
+@grid("size", [1, 2, 3, 7, 8, 30, 31])
+def test_every_slice_counts_once(axis: int, size: int) -> None:
+    called: list[str] = []
+
+    def cut(x: Array, axis: int, begin: int, end: int) -> Array:
+        called.append("cut")
+        return x.take(range(begin, end), axis)
+
+    def multiply(a: Array, b: Array) -> Array:
+        called.append("multiply")
+        assert a.shape == b.shape
+        return a * b
+
+    shape = [2, 2]
+    shape[axis] = size
+    x = np.random.default_rng(size).choice([1, 2, -1], shape).astype(np.int64)
+    found = product_of_slices(x, axis, size, cut, multiply)
+    assert np.array_equal(found, x.prod(axis=axis, keepdims=True))
+    assert len(called) <= 5 * math.log2(size)

@@ -9,17 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.errors import PlanError
+from solver.executor import Trainer
 from solver.graph import DType, TensorType
 from solver.graph.ops.base import Node
 from solver.graph.types import Operation
 from solver.layout import Certificate, Lifespan, Proof, Status
-from solver.pipeline import plan
+from solver.pipeline import plan, reference_of
 from solver.plan import Plan, PlanOptions
-from solver.program import Kind, Phase, Program, Space, Step, Value, loads
+from solver.preparations import Prepared
+from solver.program import Kind, Phase, Program, Space, Step, Value, lives, loads
 from solver.reports.arenas import report
-from solver.verify import check_figures
+from solver.targets import TARGETS
+from solver.verify import check_figures, prove
 from tests.support.damaged import Subject, planned, settled, with_options
-from tests.support.graphs import chain, residual
+from tests.support.graphs import chain, convolutional, residual
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +205,30 @@ def test_a_buffer_moved_onto_one_that_is_held() -> None:
     assert rules(found) == set()
     longer = settled(replace(found, holds={0: Lifespan(0, 5), 1: Lifespan(4, 6)}))
     assert rules(longer) == {"overlap", "bound"}, "more is held at once than there is"
+
+
+# ------------------------------------------------------------------------------------------------------ holds
+
+
+def test_lives_that_no_target_asked_for_are_named() -> None:
+    """They would make a loose layout look as small as it can be."""
+    graph = residual()
+    made = plan(graph)
+    span, number = lives(made.program), made.program.by_label["h1"]
+    assert span[number].end < made.duration
+    held = settled(replace(made, holds={number: Lifespan(span[number].start, made.duration)}))
+    reference = reference_of(graph, made.options)
+    assert {violation.rule for violation in prove(reference, held, {})} == {"hold"}
+    with pytest.raises(PlanError, match="holds values longer"):
+        Trainer(graph, held)
+
+
+def test_a_runtimes_own_lives_are_right_and_all_of_them_must_be_there() -> None:
+    graph = convolutional()
+    made = plan(graph, PlanOptions(target="onert"))
+    lowered = TARGETS["onert"].reference(Prepared(graph), made.options)
+    assert lowered.holds
+    assert prove(lowered.program, made, lowered.holds) == ()
+    missing = dict(list(lowered.holds.items())[1:])
+    short = settled(replace(made, holds=missing))
+    assert {violation.rule for violation in prove(lowered.program, short, lowered.holds)} == {"hold"}

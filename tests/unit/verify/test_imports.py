@@ -1,4 +1,4 @@
-"""Tests which modules the proof shares with the code that it checks, and that its page names them."""
+"""Which modules the proof shares with the code that it checks, and what is not checked, as its pages say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import solver.verify
+from solver.verify import UNCHECKED, is_unchecked
 from solver.verify.proof import OBLIGATIONS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/explanation/proof.md"
@@ -54,3 +55,24 @@ def test_the_page_lists_the_obligations_in_the_order_of_the_code_with_their_rule
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
     listed = [(cells[0].strip(), tuple(re.findall(r"`(\w+)`", cells[-1]))) for cells in rows]
     assert listed == [(o.name, o.rules) for row in OBLIGATIONS for o in row]
+
+
+# ---------------------------------------------------------------------------------------- what is not checked
+
+
+def test_the_page_has_every_place_and_reason() -> None:
+    places_by_reason: dict[str, list[str]] = {}
+    for place, reason in UNCHECKED.items():
+        places_by_reason.setdefault(reason, []).append(f"`{place}`")
+    table = PAGE.read_text(encoding="utf-8").partition("## What is not checked")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| `")]
+    assert rows == [f"| {' '.join(places)} | {reason} |" for reason, places in places_by_reason.items()]
+
+
+def test_a_place_stands_for_what_is_inside_of_it_and_nothing_else() -> None:
+    assert is_unchecked("options.costs.nanoseconds.fc1:forward")
+    assert is_unchecked("options.tiers[*].bytes")
+    assert not is_unchecked("options.tiers[*].bytes_more")
+    assert not is_unchecked("options.tiers[*]")
+    assert not is_unchecked("options")
+    assert not is_unchecked("records[paging].moved_in")

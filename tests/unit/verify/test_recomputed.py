@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from solver.graph import TrainableGraph
+from solver.accounting import is_copy, paging_problem
+from solver.graph import TrainableGraph, TrainingRules
 from solver.passes import Order
 from solver.pipeline import plan, reference_of
 from solver.plan import PlanOptions
-from solver.program import Access, Binding, Program
+from solver.program import Access, Binding, Program, Tier, loads
 from solver.schedules import rerun
 from solver.training import derive
 from solver.verify import prove
+from solver.verify.figures import once, unpaged
 from tests.support.damaged import Subject, moved, settled, with_step_changed
 from tests.support.derived import at, rebound, step
-from tests.support.graphs import Sketch, batch_normalised
+from tests.support.graphs import Sketch, batch_normalised, tower
+from tests.support.operator_graphs import attention
 from tests.support.proofs import offset_of
 from tests.support.sequence_graphs import classifier
 from tests.support.small_plans import placed
+from tests.support.usual_networks import residual_with_statistics
 
 
-def tower(*, dropout: bool = False) -> TrainableGraph:
+def gelu_tower(*, dropout: bool = False) -> TrainableGraph:
     s = Sketch("tower")
     h = s.op("Gemm", [s.input("x", 4, 4), s.parameter("w0", 4, 4)], "h0", "fc0")
     h = s.op("Gelu", [h], "a0", "gelu0")
@@ -51,7 +57,7 @@ def subject(graph: TrainableGraph, steps: Sequence[str], before: str) -> Subject
 @pytest.fixture
 def good() -> Subject:
     """h0 and a0 are made again for the gradient of the layer behind them."""
-    found = subject(tower(), ["fc0:forward", "gelu0:forward"], "fc1:calc_gradient")
+    found = subject(gelu_tower(), ["fc0:forward", "gelu0:forward"], "fc1:calc_gradient")
     assert found.violations(found.plan) == ()
     return found
 
@@ -67,7 +73,7 @@ def test_a_repetition_before_its_input_is_made_again(good: Subject) -> None:
 
 def test_a_repetition_behind_the_update_of_its_weight() -> None:
     """The loss once more at the end, from a weight that has moved: not what the reference leaves."""
-    reference = derive(tower())
+    reference = derive(gelu_tower())
     program = Order().run(reference)
     late = [at(program, "fc2:forward"), at(program, "mse:forward")]
     made = rerun(program, [*range(len(program.steps)), *late])
@@ -134,7 +140,7 @@ def test_a_co_output_that_is_written_over() -> None:
 
 def test_a_mask_that_is_drawn_for_another_operation() -> None:
     """Dropout is keyed by its operation: a repetition under another one would draw another mask."""
-    found = subject(tower(dropout=True), ["drop0:forward"], "fc1:calc_gradient")
+    found = subject(gelu_tower(dropout=True), ["drop0:forward"], "fc1:calc_gradient")
     assert found.violations(found.plan) == ()
     program = found.plan.program
     node = program.operations[step(program, "drop0:forward").operation]
@@ -191,9 +197,50 @@ def test_a_repetition_in_place_of_what_it_reads(good: Subject) -> None:
 
 
 def test_a_size_below_what_the_steps_need() -> None:
-    graph = tower()
+    graph = gelu_tower()
     made = plan(graph, PlanOptions(capacity=plan(graph).arena_bytes - 64, recompute=True))
     found = Subject(reference_of(graph, made.options), made)
     assert found.violations(made) == ()
     small = replace(made, sizes=(made.sizes[0] - 64,))
     assert found.rules(small) & {"place", "size", "certificate", "bound"}
+
+
+# -------------------------------------------------------------------------------------- the program of before
+
+
+NETWORKS: dict[str, Callable[[], TrainableGraph]] = {
+    "tower": partial(tower, 6, outputs=("h1",), optimizer="Adam"),
+    "micro-batches": partial(tower, 6, training=TrainingRules(accumulate=2)),
+    "attention": attention,
+    "statistics": residual_with_statistics,
+}
+
+
+def idle(program: Program) -> Counter[tuple[str, int, int, int]]:
+    return Counter((g.kind.value, g.start, g.end, g.size) for g in paging_problem(program, 0).gaps)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.7])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_without_copies_each_value_lives_and_waits_as_before(name: str, share: float) -> None:
+    """Fed values wait in both memories from the start, carried values in either of them."""
+    graph = NETWORKS[name]()
+    program = Order().run(reference_of(graph, PlanOptions()))
+    low, peak = paging_problem(program, 0).smallest, max(loads(program)[0])
+    size = low + int(share * (peak - low))
+    slow = Tier("slow", 2**24, 10**9, 10**9)
+    made = plan(graph, PlanOptions(tiers=(Tier("fast", size + size // 20), slow)))
+    assert any(is_copy(made.program, step) for step in made.program.steps)
+    before = unpaged(made.program)
+    assert loads(before)[0] == loads(program)[0]
+    assert idle(before) == idle(program)
+
+
+def test_without_repetitions_the_order_is_that_of_first_runs() -> None:
+    graph = tower(6)
+    program = Order().run(reference_of(graph, PlanOptions()))
+    made = plan(graph, PlanOptions(capacity=max(loads(program)[0]) * 3 // 4, recompute=True))
+    assert any(made.program.runs)
+    first = once(reference_of(graph, made.options), made)
+    assert first.step_labels == program.step_labels
+    assert loads(first) == loads(program)

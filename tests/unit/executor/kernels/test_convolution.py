@@ -1,4 +1,4 @@
-"""Convolutions: memory, adjointness, and every geometry of PyTorch."""
+"""Products: memory, what is staged, adjointness, and every geometry of PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from solver.graph.types import Array
 from tests.support.c_steps import CSteps
 from tests.support.every import ALL, grid
-from tests.support.one_operation import OneOperation
+from tests.support.one_operation import OneOperation, normal
 from tests.support.operator_steps import Case, OperatorStep, steps_of
 
 Setting = tuple[tuple[int, ...], tuple[int, ...], Mapping[str, Any]]
@@ -21,7 +21,7 @@ Setting = tuple[tuple[int, ...], tuple[int, ...], Mapping[str, Any]]
 LAYOUTS = ["NCHW", "NHWC"]
 
 
-def normal(shape: tuple[int, ...], seed: int = 0) -> Array:
+def drawn(shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.asarray(np.random.default_rng((seed, *shape)).standard_normal(shape))
 
 
@@ -31,7 +31,7 @@ def arranged(array: Array, layout: str) -> Array:
 
 def operation(name: str, layout: str, activation: str, budget: int = 1 << 21) -> OneOperation:
     x, w, attributes = LARGE[name]
-    values = [arranged(normal(x), layout), arranged(normal(w, seed=1), layout), normal(w[:1], seed=2)]
+    values = [arranged(drawn(x), layout), arranged(drawn(w, seed=1), layout), drawn(w[:1], seed=2)]
     return OneOperation(
         "Conv",
         [value.astype(np.float32) for value in values],
@@ -73,9 +73,9 @@ def test_scratch_keeps_to_the_budget(name: str, budget: int, layout: str) -> Non
 @pytest.mark.parametrize("attributes", [{}, {"strides": (2, 2)}, {"group": 2, "dilations": (1, 2)}])
 def test_a_transposed_convolution_is_the_transpose(attributes: dict[str, Any]) -> None:
     """<conv(y), x> = <y, transposed(x)> for the same weights."""
-    x, w = normal((2, 4, 5, 4)), normal((4, 3, 3, 2))
+    x, w = drawn((2, 4, 5, 4)), drawn((4, 3, 3, 2))
     spread = OneOperation("ConvTranspose", [x, w], **attributes).forward()
-    y = normal(spread.shape)
+    y = drawn(spread.shape)
     convolved = OneOperation("Conv", [y, w], **attributes).forward()
     assert np.sum(convolved * x) == pytest.approx(np.sum(y * spread), rel=1e-10)
 
@@ -115,10 +115,10 @@ def pytorch_results(type_: str, values: Sequence[Array], dy: Array, **sizes: Any
 @pytest.mark.parametrize("type_", ["Conv", "ConvTranspose"])
 def test_every_geometry_is_pytorchs(type_: str, layout: str, tmp_path: Path) -> None:
     """Y and all derivatives, by default of a third; those of C's kernels within the rounding of float32."""
-    rows, dy = list[tuple[OperatorStep, dict[str, Array]]](), normal((2, 4, 12, 12), seed=3)
+    rows, dy = list[tuple[OperatorStep, dict[str, Array]]](), drawn((2, 4, 12, 12), seed=3)
     for sizes in itertools.islice(geometries(type_), 0, None, 1 if ALL else 3):
-        w = normal((4, 4 // sizes["group"], *sizes["kernel_shape"]), seed=1)
-        values = [normal((2, 4, 3, 4)), w, normal((4,), seed=2)]
+        w = drawn((4, 4 // sizes["group"], *sizes["kernel_shape"]), seed=1)
+        values = [drawn((2, 4, 3, 4)), w, drawn((4,), seed=2)]
         y, *derivatives = pytorch_results(type_, values, dy, **sizes) or [np.empty(0)]
         attributes = {key: size for key, size in sizes.items() if type_ != "Conv" or key != "output_padding"}
         if y.size:
@@ -140,3 +140,19 @@ def test_every_geometry_is_pytorchs(type_: str, layout: str, tmp_path: Path) -> 
             for slot, wanted in expected.items():
                 result = kernels[slot].reshape(wanted.shape)
                 np.testing.assert_allclose(result, wanted, 1e-4, 1e-4, err_msg=f"{step.node} {slot}")
+
+
+# --------------------------------------------------------------------------------------------------- matrices
+
+
+def test_gemm_with_beta_zero_has_a_zero_derivative_of_the_bias() -> None:
+    operation = OneOperation("Gemm", [normal(4, 3), normal(3, 5), normal(5)], beta=0.0)
+    assert not operation.backward(np.ones((4, 5)), 2)[2].any()
+
+
+@grid("wanted", [(0,), (2,), (0, 2)])
+def test_rows_are_staged_within_the_budget(wanted: tuple[int, ...]) -> None:
+    """A budget of two rows of dZ."""
+    values = [normal(17, 3), normal(3, 5), normal(5)]
+    tight = OneOperation("Gemm", values, activation="Tanh", scratch_budget=2 * 5 * 8)
+    assert tight.needs(*wanted).scratch[0].type.shape == (2, 5)

@@ -1,4 +1,4 @@
-"""Where, Gather and ScatterAdd: forward, derivatives, indices out of range, repeatability, memory."""
+"""Elements that are chosen: gathered, scattered, by tile, by size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solver.errors import GraphError, ShapeMismatchError
 from solver.graph.types import Array
@@ -107,3 +109,79 @@ def test_updates_of_rows_are_those_of_onnx(reduction: str, dtype: str) -> None:
     (expected,) = onnx_reference("ScatterND", values, {"reduction": reduction})
     found = OneOperation("ScatterUpdate", [data, index, updates], reduction=reduction).forward()
     np.testing.assert_array_equal(found, expected)
+
+
+# ------------------------------------------------------------------------------------------------------ tiles
+
+
+@given(st.data())
+def test_tiles_in_a_chain_make_the_gather(data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 12))
+    indices = np.array(data.draw(st.lists(st.integers(-rows, rows - 1), min_size=1, max_size=9)), np.int32)
+    ends = sorted({*data.draw(st.lists(st.integers(1, rows), max_size=3)), rows})
+    table = normal(rows, 3, dtype="float32")
+    values: list[Array] = []
+    start = 0
+    for end in ends:
+        operation = OneOperation(
+            "TileGather",
+            [table[start:end], indices, *values],
+            scratch_budget=data.draw(st.sampled_from([1, 24, 1 << 21])),
+            first_row=start,
+            rows=rows,
+        )
+        values = [operation.forward()]
+        start = end
+    assert values[0].tobytes() == table[indices].tobytes()
+
+
+@pytest.mark.parametrize("index", [-10, 9])
+def test_index_outside_the_table(index: int) -> None:
+    operation = OneOperation("TileGather", [normal(4, 3), np.array([0, index])], first_row=2, rows=9)
+    with pytest.raises(GraphError, match=f"is {index}"):
+        operation.forward()
+
+
+def test_joined_logarithms_and_their_derivatives() -> None:
+    parts = [normal(5, 7, seed=k) * 40 for k in range(4)]
+    operation, dy = OneOperation("LogAddExp", parts), normal(5, 7, seed=9)
+    y = operation.forward()
+    np.testing.assert_allclose(y, np.logaddexp.reduce(parts), rtol=1e-14)
+    for position, dx in operation.backward(dy).items():
+        np.testing.assert_allclose(dx, dy * np.exp(parts[position] - y), rtol=1e-13)
+
+
+# -------------------------------------------------------------------------------------- places of the largest
+
+
+X = np.round(np.random.default_rng(5).standard_normal((4, 6, 5)), 1)
+
+
+@grid("dtype", ["float32", "float64", "int32", "int64"])
+@grid("largest", [0, 1])
+@grid("axis", [0, 1, 2, -1])
+def test_the_whole_axis_is_a_stable_sort(axis: int, largest: int, dtype: str) -> None:
+    """Equal elements, of which there are many, stand in the order that they had."""
+    x = (X * 10).astype(dtype)
+    found = OneOperation("ArgTopK", [x], k=x.shape[axis], axis=axis, largest=largest).forward()
+    np.testing.assert_array_equal(found, np.argsort(-x if largest else x, axis, kind="stable"))
+
+
+def test_some_of_them() -> None:
+    x = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], np.float32)
+    assert OneOperation("ArgTopK", [x], k=2).forward().tolist() == [[0, 2], [1, 2]]
+    assert OneOperation("ArgTopK", [x], k=1, axis=0, largest=0).forward().tolist() == [[1, 0, 0]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_infinities_and_both_zeros(dtype: str) -> None:
+    """An infinity that is taken is not taken twice; a zero is no less for its sign."""
+    x = np.array([-np.inf, 0.0, -0.0, np.inf, -np.inf, -1e-40, 1e-40], dtype)
+    assert OneOperation("ArgTopK", [x], k=7).forward().tolist() == [3, 6, 1, 2, 5, 0, 4]
+    assert OneOperation("ArgTopK", [x], k=7, largest=0).forward().tolist() == [0, 4, 5, 1, 2, 6, 3]
+
+
+def test_large_tensors_are_treated_in_pieces() -> None:
+    x = np.random.default_rng(0).standard_normal((70, 1000)).astype(np.float32)
+    found = OneOperation("ArgTopK", [x], k=4).forward()
+    np.testing.assert_array_equal(found, np.argsort(-x, 1, kind="stable")[:, :4])
