@@ -40,7 +40,7 @@ from solver.program import Entry, EntryKind, persistent
 from solver.verify import prove, prove_deployment
 from tests.support.deployments import MODELS, deployed, entries, held_reference, with_plan
 from tests.support.plan_edits import edited
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 from tests.support.term_oracle import TermOracle, certified
 
 FUZZ = int(os.environ.get("ARENAPLAN_FUZZ") or 0)
@@ -81,6 +81,7 @@ def test_interleavings_of_the_gallery(name: str) -> None:
         assert validate(graphs, deployment, steps=3, seed=seed).identical
 
 
+@PLANNED
 @given(random_graphs(), st.integers(0, 1000), st.booleans(), st.sampled_from([None, 1, 16, 64]))
 def test_interleavings_of_random_networks(
     graph: TrainableGraph, seed: int, in_place: bool, alignment: int | None

@@ -14,7 +14,7 @@ from solver.graph import Initializer, Operation, Role, TrainableGraph, build_gra
 from solver.pipeline import plan
 from solver.plan import PlanOptions, purpose_of_plan
 from tests.support.graphs import Sketch
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 
 OPTIONS = st.builds(
     PlanOptions,
@@ -31,6 +31,7 @@ def fed(graph: TrainableGraph, batch: dict[str, Any]) -> dict[str, Any]:
     return {name: array for name, array in batch.items() if name in graph.operands}
 
 
+@PLANNED
 @given(random_graphs(), st.integers(0, 3))
 def test_outputs_are_the_forward_values_of_the_training_step(graph: TrainableGraph, seed: int) -> None:
     """Bit for bit, where no operation computes otherwise in training; so is the loss of an evaluation."""
@@ -45,6 +46,7 @@ def test_outputs_are_the_forward_values_of_the_training_step(graph: TrainableGra
         assert evaluating.evaluate(batch) == loss
 
 
+@PLANNED
 @given(random_graphs(), OPTIONS)
 def test_plans_of_inferences_are_proved_and_run_under_any_options(
     graph: TrainableGraph, options: PlanOptions
@@ -58,6 +60,7 @@ def test_plans_of_inferences_are_proved_and_run_under_any_options(
     assert purpose_of_plan(plan(graph, options)) == "train"
 
 
+@PLANNED
 @given(random_graphs(), OPTIONS)
 def test_an_inference_takes_no_more_memory_than_the_training_step(
     graph: TrainableGraph, options: PlanOptions

@@ -20,11 +20,12 @@ from solver.training import Block, BlockOperation, BlockProgram, build_program
 from tests.support.damaged import on_level, with_options
 from tests.support.programs import programs
 from tests.support.proofs import violations
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 
 PARALLELISM = st.sampled_from([2, 3, 4])
 
 
+@PLANNED
 @given(random_graphs())
 def test_one_step_at_a_time_has_a_level_for_each_step(graph: TrainableGraph) -> None:
     made = plan(graph, PlanOptions(parallelism=1))
@@ -33,6 +34,7 @@ def test_one_step_at_a_time_has_a_level_for_each_step(graph: TrainableGraph) -> 
     assert "levels" not in {record.name for record in made.records}
 
 
+@PLANNED
 @given(random_graphs(), PARALLELISM)
 def test_more_steps_at_a_time_never_take_more_levels(graph: TrainableGraph, parallelism: int) -> None:
     one, several = (plan(graph, PlanOptions(parallelism=k, solver="greedy")) for k in (1, parallelism))
@@ -47,6 +49,7 @@ def crowded(made: Plan, late: int, level: int) -> Plan:
     return with_options(on_level(made, made.program.step_labels[late], level), parallelism=64)
 
 
+@PLANNED
 @given(random_graphs(), PARALLELISM, st.data())
 def test_no_step_can_move_onto_the_level_of_what_it_needs(
     graph: TrainableGraph, parallelism: int, data: st.DataObject
@@ -63,6 +66,7 @@ def test_no_step_can_move_onto_the_level_of_what_it_needs(
     assert any(v.rule == "level" and " while Step " in v.detail for v in found)
 
 
+@PLANNED
 @given(random_graphs(), PARALLELISM, st.data())
 def test_nor_beside_a_step_that_overwrites_the_memory_it_touches(
     graph: TrainableGraph, parallelism: int, data: st.DataObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.documents import dump_plan, load_plan
@@ -14,8 +14,7 @@ from solver.graph import TrainableGraph
 from solver.pipeline import plan_requested
 from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.program import Tier
-from tests.support.every import ALL
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 
 
 def planned(graph: TrainableGraph, requested: RequestedOptions) -> Plan | CapacityError:
@@ -26,7 +25,7 @@ def planned(graph: TrainableGraph, requested: RequestedOptions) -> Plan | Capaci
         return error
 
 
-@settings(max_examples=settings().max_examples if ALL else 20)
+@PLANNED
 @given(random_graphs(), st.integers(0, 2**40))
 def test_random_plans_in_memories_are_proved_and_keep_bits(graph: TrainableGraph, seed: int) -> None:
     chance = random.Random(seed)

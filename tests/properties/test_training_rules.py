@@ -17,7 +17,7 @@ from solver.plan import Plan, PlanOptions
 from solver.program import CLIP, Kind
 from tests.support.graphs import Sketch
 from tests.support.proofs import violations
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 
 RULES = st.builds(
     TrainingRules,
@@ -69,6 +69,7 @@ def proved(graph: TrainableGraph, options: PlanOptions) -> Plan:
     return made
 
 
+@PLANNED
 @given(random_graphs(), RULES, OPTIONS, st.booleans())
 def test_rules_train_to_the_same_bits(
     graph: TrainableGraph, rules: TrainingRules, options: PlanOptions, rewrite: bool

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from solver.graph import TrainableGraph, TrainingRules
+from tests.support.every import ALL
 from tests.support.graphs import Sketch
 
-__all__ = ["random_graphs"]
+__all__ = ["PLANNED", "random_graphs"]
+
+#: Settings of properties whose examples are planned, which takes long.
+PLANNED = settings(max_examples=settings().max_examples if ALL else 20)
 
 _OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"optimizer": "SGD"},

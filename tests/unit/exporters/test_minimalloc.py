@@ -17,7 +17,7 @@ from solver.plan import JoinedPlan
 from tests.support.buffers import layout, problem
 from tests.support.entry_points import trained_and_used
 from tests.support.graphs import chain
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 from tests.unit.reports.test_arenas import A, arena, buffer, plan
 
 
@@ -100,6 +100,7 @@ def test_a_solution_pins_everything() -> None:
 # ------------------------------------------------------------------------------------------ plans
 
 
+@PLANNED
 @given(random_graphs(most_operations=4))
 def test_another_planner_gets_the_problem_of_all_entry_points(graph: TrainableGraph) -> None:
     """What is solved anew takes no less than the bound of the plan, and the places of the plan solve it."""

@@ -21,7 +21,7 @@ from solver.plan import Deployment, EntrySpec, Plan, PlanOptions, RequestedOptio
 from solver.program import EntryKind, Tier, regions
 from solver.verify import check_figures, prove_deployment
 from tests.support.graphs import Sketch
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MNIST = (EXAMPLES / "mnist.json").read_bytes()
@@ -63,6 +63,7 @@ def test_arena_is_persistent_bytes_and_the_largest_rest(name: str) -> None:
     assert deployment.gap_bytes == 0
 
 
+@PLANNED
 @given(random_graphs())
 def test_values_have_one_place_and_programs_leave_those_of_others(graph: TrainableGraph) -> None:
     deployment = deployed(graph)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from examples.gallery import GALLERY
 from solver.accounting import elapsed, level_accesses, level_costs
@@ -31,9 +31,8 @@ from solver.training import Block, BlockOperation, BlockProgram
 from solver.verify import check_figures, prove, prove_deployment
 from solver.verify.cost import check_homes
 from tests.support import graphs as support
-from tests.support.every import ALL
 from tests.support.operator_graphs import attention, convolved, elementwise
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 from tests.support.sequence_graphs import classifier
 
 MNIST = (Path(__file__).resolve().parents[3] / "examples/mnist.json").read_bytes()
@@ -396,7 +395,7 @@ def test_what_stays_has_one_home(name: str, share: float) -> None:
         assert all(e.plan.sizes[1] == 0 for e in deployment.entry_points)
 
 
-@settings(max_examples=settings().max_examples if ALL else 20)
+@PLANNED
 @given(random_graphs())
 def test_random_graphs(graph: TrainableGraph) -> None:
     check(deployed(graph, memories=two_memories(graph, 0.3)))

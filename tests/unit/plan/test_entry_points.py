@@ -31,7 +31,7 @@ from solver.reports.arenas import live_curve, report
 from solver.reports.comparison import deployment_difference, difference
 from tests.support.entry_points import requested, small_deployment, trained_and_used
 from tests.support.graphs import chain
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 
 PURPOSES: tuple[Purpose, ...] = ("train", "infer", "evaluate")
 
@@ -120,6 +120,7 @@ def test_a_gap_is_said(small: Deployment) -> None:
 # ------------------------------------------------------------------------------ one plan of all
 
 
+@PLANNED
 @given(random_graphs(most_operations=4))
 def test_the_joined_plan_is_a_layout_of_all_runs(graph: TrainableGraph) -> None:
     """No two of its buffers meet, each run has the load of its plan, and persistent values stand once."""

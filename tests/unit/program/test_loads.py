@@ -33,7 +33,7 @@ from solver.training import derive, explicit_program
 from tests.support.every import every
 from tests.support.graphs import chain, convolutional, residual
 from tests.support.programs import program
-from tests.support.random_graphs import random_graphs
+from tests.support.random_graphs import PLANNED, random_graphs
 from tests.support.rewriting import footprint
 from tests.support.small_plans import cases
 
@@ -120,6 +120,7 @@ def peak(program: Program, holds: dict[int, Lifespan] | None = None) -> int:
     return sum(max(curve, default=0) for curve in loads(program, holds))
 
 
+@PLANNED
 @given(random_graphs())
 def test_aliases_one_by_one_and_all_taken_back(graph: object) -> None:
     program = derive(graph)  # type: ignore[arg-type]  # a graph, through the strategy

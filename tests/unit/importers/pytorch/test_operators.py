@@ -119,7 +119,7 @@ F.grid_sample(x, w[:, 0, :, None, :2].tanh(), align_corners=False); F.lp_pool2d(
 CASES = [case.strip() for case in EXPRESSIONS.strip().replace("\n", ";").split(";")]
 
 #: Expressions that are captured as one module: PyTorch takes half a second for a module, whatever is in it.
-TOGETHER = 10
+TOGETHER = 30
 
 
 def assigned(x: Any, w: Any) -> Any:
