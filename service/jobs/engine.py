@@ -111,11 +111,6 @@ class Runner:
         self._tidied = -TIDY_SECONDS
         self._keeper: asyncio.Task[None] | None = None
 
-    @property
-    def jobs(self) -> list[str]:
-        """Jobs that run here."""
-        return list(self._runs)
-
     def start(self, changed: Callable[[str], None]) -> None:
         """Begin to keep leases; `changed` hears of each change of a job that runs here."""
         self._changed = changed
@@ -150,7 +145,7 @@ class Runner:
 
         Returns the jobs that wait again. May raise `Problem`.
         """
-        waiting = await self.table.rescue(self.jobs)
+        waiting = await self.table.rescue(list(self._runs))
         if time.monotonic() > self._tidied + TIDY_SECONDS:
             self._tidied = time.monotonic()
             await self.table.tidy()
@@ -231,19 +226,17 @@ class Runner:
         self._metrics.job_ended(claim.job.task, state, max(0.0, time.time() - claim.job.created))
 
     async def _failed(self, run: _Run, problem: Problem) -> bool:
+        is_lost = problem.kind.code == "worker-lost" and problem.extensions.get("reason") != "memory"
         match run.end:
-            case _End.CANCELLED:
-                await self.table.cancelled(run.claim)
-                self._count(run.claim, State.CANCELLED)
-                return False
             case _End.LOST:
                 return False
             case _End.STOPPING:
                 return await self.table.give_back(run.claim)
-        if problem.kind.code == "worker-lost" and problem.extensions.get("reason") != "memory":
-            return await self.table.give_back(run.claim, problem)
-        await self.table.fail(run.claim, problem)
-        self._count(run.claim, State.FAILED)
+            case None if is_lost:
+                return await self.table.give_back(run.claim, problem)
+        state = State.FAILED if run.end is None else State.CANCELLED
+        await self.table.end(run.claim, state, problem if run.end is None else None)
+        self._count(run.claim, state)
         return False
 
     async def _record(self, write: Callable[[], Awaitable[bool]]) -> bool:
@@ -285,7 +278,7 @@ class Runner:
                 if loop.time() > renewed + RENEW_SECONDS:
                     held = await self.table.renew(claims)
                     renewed = loop.time()
-                    for job in runs.keys() - held.keys():
+                    for job in runs.keys() - held:
                         runs[job].stop(_End.LOST)
             except Problem:  # said in the log by the store
                 continue

@@ -90,7 +90,8 @@ class Worker:
         self._work: Work | None = None
         self._inbox: asyncio.Queue[Frame | None] = asyncio.Queue()
         self._pump = asyncio.create_task(self._receive_all())
-        self._killed = False
+        #: Whether the service has ended it, rather than something else.
+        self.killed = False
         self._oom_kills = oom_kills()
         self.busy = False
         self.charged_to = DEFAULT_TENANT
@@ -117,17 +118,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and not self._pump.done() and not self._killed
-
-    @property
-    def killed(self) -> bool:
-        """Whether the service has ended it, rather than something else."""
-        return self._killed
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Processor time of the process so far."""
-        return cpu_seconds(self.pid)
+        return self._process.returncode is None and not self._pump.done() and not self.killed
 
     async def _receive_all(self) -> None:
         """Read frames until the process ends, or sends one that cannot be read: then it is killed."""
@@ -233,7 +224,7 @@ class Worker:
             return False
 
     def kill(self) -> None:
-        self._killed = True
+        self.killed = True
         if self._work is not None:
             self._work.ended("fallback" if self._work.fallback else "stopped")
         with contextlib.suppress(ProcessLookupError):
@@ -295,7 +286,7 @@ class WorkerPool:
         confined: bool = True,
     ) -> None:
         self._module = module
-        self._size = size
+        self.size: Final = size
         self._queue_seconds = queue_seconds
         self._start_seconds = start_seconds
         self._pause = pause
@@ -309,10 +300,6 @@ class WorkerPool:
         self._meter = meter
         self._confined = confined
         self._confinement: Mapping[str, str] | None = None
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     @property
     def alive(self) -> int:
@@ -352,7 +339,7 @@ class WorkerPool:
         For large ones only, so that their bodies need not be read first.
         """
         if size > SMALL_BYTES and self.overloaded(tenant):
-            raise _overloaded(f"All {self._size} workers are busy and {self.waiting} requests wait already.")
+            raise _overloaded(f"All {self.size} workers are busy and {self.waiting} requests wait already.")
 
     @property
     def waiting(self) -> int:
@@ -386,7 +373,7 @@ class WorkerPool:
 
     def start(self) -> None:
         """Start all processes and return; `alive` counts those that are ready."""
-        self._supervisors = [asyncio.create_task(self._supervise(slot)) for slot in range(self._size)]
+        self._supervisors = [asyncio.create_task(self._supervise(slot)) for slot in range(self.size)]
 
     async def close(self) -> None:
         """Kill every worker and wait until each is gone."""
@@ -457,7 +444,7 @@ class WorkerPool:
             tracing.record("wait for a worker", began, seconds)
         worker.charged_to = tenant
         self._leased += 1
-        began, cpu = self._queue.begin(tenant), worker.cpu_seconds if self._meter else 0.0
+        began, cpu = self._queue.begin(tenant), cpu_seconds(worker.pid) if self._meter else 0.0
         try:
             yield worker
         finally:
@@ -465,7 +452,7 @@ class WorkerPool:
             held = self._queue.end(tenant, began)
             if self._meter is not None:
                 # Of a process that has died, nobody can ask what it took.
-                self._meter(worker.charged_to, worker.cpu_seconds - cpu if worker.alive else held)
+                self._meter(worker.charged_to, cpu_seconds(worker.pid) - cpu if worker.alive else held)
             if worker.busy:
                 worker.kill()
             elif worker.alive:
@@ -499,7 +486,7 @@ class WorkerPool:
         queue = self._queue
         queue.remove(newcomer)
         if queue.full(large=newcomer.large):
-            busy = _overloaded(f"All {self._size} workers are busy and {len(queue)} requests wait already.")
+            busy = _overloaded(f"All {self.size} workers are busy and {len(queue)} requests wait already.")
             leaver = queue.leaver(newcomer.tenant, large=newcomer.large)
             if leaver is None:
                 raise busy

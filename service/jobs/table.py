@@ -393,16 +393,13 @@ class JobTable:
 
         return await self._store.write(claim)
 
-    async def renew(self, claims: Sequence[Claim]) -> Mapping[str, bool]:
-        """Go on holding the claims. By job, whether it is to be cancelled; lost ones are missing."""
+    async def renew(self, claims: Sequence[Claim]) -> set[str]:
+        """Go on holding the claims; the jobs that are held. Lost ones are missing."""
 
-        def renew(connection: Connection) -> Mapping[str, bool]:
-            held = {}
-            for claim in claims:
-                mine = update(jobs).where(_held(claim)).values(lease=self._store.now + LEASE_SECONDS)
-                if (row := connection.execute(mine.returning(jobs.c.cancel)).one_or_none()) is not None:
-                    held[claim.job.id] = bool(row.cancel)
-            return held
+        def renew(connection: Connection) -> set[str]:
+            lease = self._store.now + LEASE_SECONDS
+            renewals = ((c.job.id, update(jobs).where(_held(c)).values(lease=lease)) for c in claims)
+            return {job for job, renewal in renewals if connection.execute(renewal).rowcount}
 
         return await self._store.write(renew)
 
@@ -442,17 +439,10 @@ class JobTable:
 
         return await self._store.write(succeed)
 
-    async def fail(self, claim: Claim, problem: Problem) -> bool:
-        """End a job that cannot be done; false where that was dropped."""
-        ended = self._ended(State.FAILED) | {"error": problem.facts()}
+    async def end(self, claim: Claim, state: State, problem: Problem | None = None) -> bool:
+        """End a job without a result, which no worker runs any more; false if the end was dropped."""
+        ended = self._ended(state) | ({} if problem is None else {"error": problem.facts()})
         return await self._store.write(lambda connection: _end(connection, _held(claim), ended))
-
-    async def cancelled(self, claim: Claim) -> bool:
-        """End a cancelled job that no worker runs any more."""
-        mine = _held(claim)
-        return await self._store.write(
-            lambda connection: _end(connection, mine, self._ended(State.CANCELLED))
-        )
 
     async def give_back(self, claim: Claim, why: Problem | None = None) -> bool:
         """Let another attempt be made at a job; without `why`, this one does not count.

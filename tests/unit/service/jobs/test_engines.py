@@ -153,7 +153,7 @@ async def test_a_job_whose_machine_dies_is_begun_again(store: Store) -> None:
     # Not dead after all: what it says now is of no interest.
     assert await table.succeed(lost, b"late", {}) is False
     assert await table.give_back(lost) is False
-    assert await table.renew([lost]) == {}
+    assert await table.renew([lost]) == set()
     assert (await table.answer("default", job.id)).body == b"saved"
 
 
