@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from service.cli.console import Exit, fail
 from service.http.app import create_app
 from service.http.connections import BoundedProtocol
-from service.http.state import Phase
+from service.http.state import State
 from service.jobs.backend import open_service_store
 from service.logs import configure_logging
 from service.problems import Problem
@@ -75,9 +75,7 @@ def run(chosen: Settings) -> None:
     except (OSError, ssl.SSLError) as error:  # of the certificate: the rest of it has been checked
         listener.close()
         fail(f"The certificate and its key cannot be read: {error}.", Exit.USAGE)
-    server = _Server(
-        config, _url(listener, secure=config.is_ssl), app.state.arenaplan.phase, chosen.drain_seconds
-    )
+    server = _Server(config, _url(listener, secure=config.is_ssl), app.state.arenaplan, chosen.drain_seconds)
     metrics = app.state.arenaplan.metrics
     metrics.watch(
         Reading("arenaplan_connections", "Open connections.", lambda: len(server.server_state.connections)),
@@ -163,10 +161,10 @@ class _Server(uvicorn.Server):
     what runs may finish. Ctrl-C leaves the first step out.
     """
 
-    def __init__(self, config: uvicorn.Config, url: str, phase: Phase, drain_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, state: State, drain_seconds: float) -> None:
         super().__init__(config)
         self._url = url
-        self._phase = phase
+        self._state = state
         self._drain_seconds = drain_seconds
         self._interrupted = False
 
@@ -179,7 +177,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._phase.draining = True
+        self._state.draining = True
         loop = asyncio.get_running_loop()
         until = loop.time() + self._drain_seconds
         while not self._interrupted and loop.time() < until:

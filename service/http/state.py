@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request
 
@@ -13,45 +12,44 @@ from service.http.cache import PlanCaches, SharedPlans
 from service.http.intake import Intake
 from service.jobs.backend import Backend, search_limits, worker_limits
 from service.jobs.frames import Spool
-from service.jobs.pool import DEFAULT_TENANT, Limits, WorkerPool
+from service.jobs.pool import DEFAULT_TENANT, WorkerPool
 from service.jobs.requests import check_early
 from service.settings import Settings
 from service.store import Store
 from service.store.trouble import Reason
 from service.telemetry.metrics import Metrics, Reading
 
-__all__ = ["Phase", "State", "state_of"]
+__all__ = ["State", "state_of"]
 
 #: Reading this many bytes of JSON takes about a millisecond.
 EARLY_BYTES: Final = 1 << 16
 
 
-@dataclass(slots=True)
-class Phase:
-    """`draining` once the service was asked to stop: it still answers, and is ready no longer."""
-
-    draining: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class State:
-    settings: Settings
-    pool: WorkerPool
-    cache: PlanCaches
-    users: Users | None = None
-    store: Store | None = None
-    phase: Phase = field(default_factory=Phase)
-    intake: Intake = field(init=False)
-    backend: Backend = field(init=False)
-    shared: SharedPlans = field(init=False)
+    """`draining` once the service was asked to stop: it still answers, and is ready no longer.
 
-    def __post_init__(self) -> None:
-        chosen = self.settings
-        intake = Intake(chosen.intake_memory_bytes, chosen.intake_disk_bytes)
-        object.__setattr__(self, "intake", intake)
-        backend = Backend(chosen, self.pool, self.store)
-        object.__setattr__(self, "backend", backend)
-        object.__setattr__(self, "shared", SharedPlans(backend))
+    `limits` are the settings that a worker has to obey, `search_limits` when a search must have answered.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        pool: WorkerPool,
+        cache: PlanCaches,
+        users: Users | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self.settings: Final = settings
+        self.pool: Final = pool
+        self.cache: Final = cache
+        self.users: Final = users
+        self.store: Final = store
+        self.intake: Final = Intake(settings.intake_memory_bytes, settings.intake_disk_bytes)
+        self.backend: Final = Backend(settings, pool, store)
+        self.shared: Final = SharedPlans(self.backend)
+        self.limits: Final = worker_limits(settings)
+        self.search_limits: Final = search_limits(settings)
+        self.draining = False
 
     @property
     def metrics(self) -> Metrics:
@@ -85,7 +83,7 @@ class State:
         """``ready``; else why not: ``starting``, ``overloaded``, ``draining`` once asked to stop, or
         ``database-replaced``, which only its operator can mend.
         """
-        if self.phase.draining:
+        if self.draining:
             return "draining"
         if self.backend.status == Reason.REPLACED:
             return "database-replaced"
@@ -100,16 +98,6 @@ class State:
     def overloaded(self) -> bool:
         """Whether the next request is refused: with tenants, also one of a tenant that has none waiting."""
         return self.pool.overloaded(DEFAULT_TENANT if self.users is None else "")
-
-    @property
-    def search_limits(self) -> Limits:
-        """When a search must have answered."""
-        return search_limits(self.settings)
-
-    @property
-    def limits(self) -> Mapping[str, Any]:
-        """The settings that a worker has to obey."""
-        return worker_limits(self.settings)
 
 
 def state_of(request: Request) -> State:

@@ -205,20 +205,18 @@ class Runner:
             )
 
     async def _succeeded(self, claim: Claim, frame: Frame, known: tuple[str, bytes] | None) -> bool:
-        facts = dict(frame.head)
-        notes = {"notes": facts["notes"]} if "notes" in facts else {}
-        collection = KINDS[claim.job.task].collection
+        facts, collection = frame.head, KINDS[claim.job.task].collection
+        summary = {"notes": facts["notes"]} if "notes" in facts else {}
+        body, found_as, keys = frame.body, None, tuple[str, ...]()
         if known is not None:
-            name, body = known
-            await self.table.succeed(claim, body, {"name": name, "kept": True, **notes}, name=name)
-        elif not collection:
-            await self.table.succeed(claim, frame.body, notes)
-        else:
-            name, kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])
-            summary = {"name": name, "kept": kept, **notes}
-            keys = (f"{claim.work}:{facts['key']}",) if kept else ()
-            found_as = name if kept else None
-            await self.table.succeed(claim, frame.body, summary, name=found_as, keys=keys)
+            found_as, body = known
+            summary |= {"name": found_as, "kept": True}
+        elif collection:
+            name, is_kept = f"{collection}/{facts['digest']}", bool(facts["deterministic"])
+            summary |= {"name": name, "kept": is_kept}
+            if is_kept:
+                found_as, keys = name, (f"{claim.work}:{facts['key']}",)
+        await self.table.succeed(claim, body, summary, name=found_as, keys=keys)
         self._count(claim, State.SUCCEEDED)
         return False
 

@@ -39,13 +39,9 @@ class Frame:
     head: Mapping[str, Any] = field(default_factory=dict)
     body: bytes = b""
 
-    def encode(self) -> bytes:
-        """Everything but the body, which is sent after it without a copy."""
-        return encode_head(self.kind, self.head, len(self.body))
-
 
 def encode_head(kind: str, head: Mapping[str, Any], size: int) -> bytes:
-    """A frame up to its body, which has `size` bytes."""
+    """A frame up to its body of `size` bytes, which is sent after it without a copy."""
     text = json.dumps({"kind": kind, **head}).encode()
     return _LENGTHS.pack(len(text), size) + text
 

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, BinaryIO, Final
 
 from service.jobs.confinement import be_killed_first, confine, limited
-from service.jobs.frames import Frame, read_frame_from_file
+from service.jobs.frames import Frame, encode_head, read_frame_from_file
 from service.jobs.query import notes_headers
 from service.problems import Problem, out_of_memory
 
@@ -72,9 +72,8 @@ class Channel:
             head = {**head, "stages": self._stages}
         if self.notes and kind in ("result", "fallback"):
             head = {**head, "notes": self.notes}
-        frame = Frame(kind, head, body)
         with self._lock:
-            self._output.write(frame.encode())
+            self._output.write(encode_head(kind, head, len(body)))
             self._output.write(body)
             self._output.flush()
 

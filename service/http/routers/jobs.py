@@ -264,7 +264,7 @@ async def _events(request: Request, state: State, job: Job, known: int) -> Async
             data = json.dumps(job_document(job, root), ensure_ascii=False)
             yield f"event: {kind}\nid: {job.revision}\ndata: {data}\n\n".encode()
             last_state, known, quiet = job.state, job.revision, 0.0
-        if job.state.final or state.phase.draining:  # clients connect again, to another process
+        if job.state.final or state.draining:  # clients connect again, to another process
             return
         if quiet >= HEARTBEAT_SECONDS:
             yield b": still here\n\n"

@@ -246,14 +246,14 @@ async def test_readiness_tells_overload() -> None:
 async def test_readiness_falls_before_the_service_stops(app: FastAPI, http: httpx.AsyncClient) -> None:
     """Requests are answered all the same while load balancers take notice."""
     await post(http, "echo\n{}")
-    app.state.arenaplan.phase.draining = True
+    app.state.arenaplan.draining = True
     try:
         ready = await http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "draining")
         assert (await http.get("/healthz")).status_code == 200
         assert (await post(http, "echo\nother")).status_code == 200
     finally:
-        app.state.arenaplan.phase.draining = False
+        app.state.arenaplan.draining = False
 
 
 async def test_a_body_in_pieces() -> None:

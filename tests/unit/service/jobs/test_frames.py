@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.jobs.frames import Frame, read_frame, read_frame_from_file
+from service.jobs.frames import Frame, encode_head, read_frame, read_frame_from_file
 
 _HEADS = st.dictionaries(
     st.text().filter(lambda name: name != "kind"), st.none() | st.text() | st.integers() | st.booleans()
@@ -17,7 +17,7 @@ _HEADS = st.dictionaries(
 
 
 def wire(frame: Frame) -> bytes:
-    return frame.encode() + frame.body
+    return encode_head(frame.kind, frame.head, len(frame.body)) + frame.body
 
 
 @given(st.text(), _HEADS, st.binary())
