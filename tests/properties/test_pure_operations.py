@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -18,7 +19,7 @@ from solver.executor.blocks import Steps
 from solver.graph import DType, TensorType
 from solver.pipeline import plan_program, reference_of
 from solver.plan import Plan, PlanOptions, RequestedOptions
-from solver.program import Tier, loads
+from solver.program import Program, Tier, loads
 from solver.reports.verdict import VerdictStatus
 from solver.schedules import rerun
 from solver.training import Block, BlockOperation, BlockProgram, OperationCost, build_program
@@ -125,13 +126,12 @@ def test_every_way_to_less_memory_leaves_the_same_bits(seed: int, layers: int) -
 @pytest.mark.parametrize(("seed", "layers", "cost"), [(22, 4, 15), (20, 5, 14), (21, 5, 26)])
 def test_the_least_cost_is_found_and_proved(seed: int, layers: int, cost: int) -> None:
     """Beside every sequence with up to two repetitions."""
-    steps = training(seed, layers)
-    program = replace(steps.program, any_order=False)
+    program = _in_order(seed, layers)
     reference = reference_of(program, PlanOptions())
     usual = plan_program(program, PlanOptions()).arena_bytes
-    assert _cheapest(program, usual - 64) == cost
+    assert _cheapest(seed, layers, usual - 64) == cost
     for capacity in range(usual - 64, usual // 2, -256):
-        cheapest = _cheapest(program, capacity)
+        cheapest = _cheapest(seed, layers, capacity)
         try:
             plan = plan_program(program, PlanOptions(recompute=True, capacity=capacity))
         except CapacityError:
@@ -146,18 +146,18 @@ def test_the_least_cost_is_found_and_proved(seed: int, layers: int, cost: int) -
 @pytest.mark.parametrize(("seed", "layers"), [(22, 4), (20, 5), (21, 5), (5, 4)])
 def test_curves_and_verdicts_keep_what_they_prove(seed: int, layers: int) -> None:
     """Beside every sequence with up to two repetitions; verdicts may take other orders, and more of them."""
-    program = replace(training(seed, layers).program, any_order=False)
+    program = _in_order(seed, layers)
     usual = plan_program(program, PlanOptions()).arena_bytes
     curve = tradeoff(program, points=5)
     assert curve.present.peak == usual
     for point in curve.points[1:]:
-        cheapest = _cheapest(program, point.peak)
+        cheapest = _cheapest(seed, layers, point.peak)
         assert curve.floor <= point.peak
         assert cheapest is None or point.bound <= cheapest
         assert point.repeated_steps > 2 or point.extra == cheapest or not point.optimal
     for capacity in range(usual - 64, usual // 2, -512):
         result = explain(program, RequestedOptions(PlanOptions(capacity=capacity)))
-        cheapest = _cheapest(program, capacity)
+        cheapest = _cheapest(seed, layers, capacity)
         if result.status is VerdictStatus.PLAN:
             assert result.arena_bytes is not None
             assert result.arena_bytes <= capacity
@@ -166,12 +166,26 @@ def test_curves_and_verdicts_keep_what_they_prove(seed: int, layers: int) -> Non
             assert {remedy.names for remedy in result.remedies} <= {("paging",)}
 
 
-def _cheapest(program: BlockProgram, capacity: int) -> int | None:
+def _in_order(seed: int, layers: int) -> BlockProgram:
+    return replace(training(seed, layers).program, any_order=False)
+
+
+def _cheapest(seed: int, layers: int, capacity: int) -> int | None:
     """The least nanoseconds of repetitions with which no more bytes are live, by trying all of up to two."""
-    reference = reference_of(program, PlanOptions())
+    reference = reference_of(_in_order(seed, layers), PlanOptions())
+    for cost, peak, repeated in _repetitions(seed, layers):
+        if peak <= capacity and prove(reference, placed(repeated)) == ():
+            return cost
+    return None
+
+
+@cache
+def _repetitions(seed: int, layers: int) -> list[tuple[int, int, Program]]:
+    """Nanoseconds and most live bytes of every sequence with one or two repetitions, the cheapest first."""
+    program = _in_order(seed, layers)
+    reference, found = reference_of(program, PlanOptions()), list[tuple[int, int, Program]]()
     order = list(range(len(reference.steps)))
     pure = [t for t, operation in enumerate(program.operations) if operation.pure]
-    best: int | None = None
     spots = [(t, place) for t in pure for place in range(t + 1, len(order))]
     for count in (1, 2):
         for chosen in itertools.combinations(spots, count):
@@ -180,10 +194,8 @@ def _cheapest(program: BlockProgram, capacity: int) -> int | None:
                 sequence.insert(place, t)
             repeated = rerun(reference, sequence)
             cost = sum(program.operations[t].cost.nanoseconds or 0 for t, _ in chosen)
-            fits = max(loads(repeated)[0]) <= capacity and (best is None or cost < best)
-            if fits and prove(reference, placed(repeated)) == ():
-                best = cost
-    return best
+            found.append((cost, max(loads(repeated)[0]), repeated))
+    return sorted(found, key=lambda row: row[0])
 
 
 def test_a_plan_that_repeats_what_is_not_pure_is_refused() -> None:

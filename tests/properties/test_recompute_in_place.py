@@ -26,7 +26,7 @@ from solver.training import derive
 from solver.verdict import tradeoff
 from solver.verdict.subject import Subject
 from solver.verify import prove
-from tests.support.every import ALL
+from tests.support.every import ALL, some
 from tests.support.random_graphs import random_graphs
 
 #: Repetitions in schedules that are tried one by one.
@@ -75,7 +75,7 @@ def test_every_point_of_a_curve_is_reached(graph: TrainableGraph, points: int) -
         assert max(loads(behind)[0]) <= point.peak
 
 
-@pytest.mark.parametrize("points", [4, 8])
+@pytest.mark.parametrize("points", some([4], beside=[8]))
 def test_the_least_point_of_the_transformer_is_planned_and_proved(points: int) -> None:
     """Without aliases no schedule keeps so few bytes, so budgets without them lead nowhere."""
     graph = GALLERY["transformer"].model().graph
