@@ -44,7 +44,7 @@ from sqlalchemy.pool import QueuePool
 from service.problems import Problem
 from service.store.trouble import Reason, is_trouble, problem_of, reason_of
 
-__all__ = ["LIBPQ", "Store", "open_store", "upsert"]
+__all__ = ["LIBPQ", "Store", "first_damage", "open_store", "upsert"]
 
 _log = structlog.get_logger("service.store")
 
@@ -321,8 +321,7 @@ class Store:
             yield
         except (*_OF_DATABASES, *_OF_WRONG_BYTES) as error:
             if not is_trouble(error):
-                damage = self._damage() if self.is_sqlite else None
-                if damage is None:
+                if not self.is_sqlite or (damage := self._damage()) is None:
                     raise
                 raise self._damaged(damage) from error
             reason = reason_of(error)
@@ -332,19 +331,8 @@ class Store:
             raise problem_of(reason, message) from error
 
     def _damage(self) -> str | None:
-        """The first finding of a quick look through an SQLite file; None where it is whole."""
-        try:
-            address = f"{self.file.absolute().as_uri()}?mode=ro"
-            with contextlib.closing(sqlite3.connect(address, timeout=self.seconds, uri=True)) as connection:
-                self._connected(connection, None)
-                (finding,) = connection.execute("pragma quick_check(1)").fetchone()
-        except UnicodeDecodeError:  # SQLite's message has a name of the schema
-            return "a name in its schema is not UTF-8"
-        except sqlite3.Error as error:
-            return str(error) if reason_of(error) is Reason.DAMAGED else None
-        if finding == "ok":
-            return None
-        return " ".join(finding.split()).removeprefix("*** in database main *** ")
+        """The first finding of a quick look through an SQLite file; None if it is whole."""
+        return first_damage(self.file, "quick_check", self.seconds, lambda one: self._connected(one, None))
 
     def _damaged(self, message: str) -> Problem:
         """From now on nobody touches the file: writing would make it worse, and its locks would keep others
@@ -475,6 +463,31 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def first_damage(
+    file: Path,
+    check: str,
+    seconds: float = SECONDS,
+    connected: Callable[[sqlite3.Connection], None] = lambda _connection: None,
+) -> str | None:
+    """The first finding of a check of SQLite's own; None if the file is whole, or cannot be looked at.
+
+    ``quick_check`` reads every page, ``integrity_check`` compares the indexes as well.
+    """
+    try:
+        address = f"{file.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, timeout=seconds, uri=True)) as connection:
+            connected(connection)
+            (finding,) = connection.execute(f"pragma {check}(1)").fetchone()
+            connection.execute("select * from sqlite_master").fetchall()
+    except UnicodeDecodeError:  # SQLite's message has a name of the schema
+        finding = "a name in its schema is not UTF-8"
+    except sqlite3.Error as error:
+        if reason_of(error) is not Reason.DAMAGED:
+            return None
+        finding = str(error)
+    return None if finding == "ok" else " ".join(finding.split()).removeprefix("*** in database main *** ")
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -21,10 +21,10 @@ from sqlalchemy import JSON, Table, inspect, select, text, update
 from sqlalchemy.dialects import sqlite
 
 from service.problems import Problem
-from service.store.database import Store, open_store
+from service.store.database import Store, first_damage, open_store
 from service.store.migrate import check_schema, known_revisions, upgrade
 from service.store.schema import METADATA, blobs, jobs
-from service.store.trouble import Reason, reason_of
+from service.store.trouble import Reason
 
 __all__ = ["examine", "recover"]
 
@@ -56,7 +56,7 @@ def examine(store: Store) -> str | None:
     if store.is_sqlite and not store.file.is_file():
         return f"{store.file} is not a regular file: move it away, or set ARENAPLAN_DATABASE_URL."
     try:
-        if store.is_sqlite and (finding := _first_damage(store.file)):
+        if store.is_sqlite and (finding := first_damage(store.file, "integrity_check")):
             return f"{store.file} is damaged: {finding}. {_READ_WHAT_CAN_BE}"
         wrong = check_schema(store) or _missing_tables(store)
         if wrong is None and store.is_sqlite:
@@ -71,21 +71,6 @@ def examine(store: Store) -> str | None:
         elif reason is Reason.UNREACHABLE and store.is_sqlite:
             remedy = _REMEDIES[Reason.READ_ONLY]
         return f"{problem.detail} {remedy}"
-
-
-def _first_damage(file: Path) -> str | None:
-    """The first finding of SQLite's own check of all pages and indexes; None where the file is whole."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source:
-            (finding,) = source.execute("pragma integrity_check(1)").fetchone()
-            source.execute("select * from sqlite_master").fetchall()
-    except UnicodeDecodeError:  # SQLite's message has a name of the schema
-        finding = "a name in its schema is not UTF-8"
-    except sqlite3.DatabaseError as error:
-        if reason_of(error) is not Reason.DAMAGED:
-            return None  # `check_schema` says what else is wrong
-        finding = str(error)
-    return None if finding == "ok" else " ".join(finding.split()).removeprefix("*** in database main *** ")
 
 
 def _missing_tables(store: Store) -> str | None:
@@ -120,7 +105,7 @@ def recover(file: Path) -> Iterator[str]:
     """
     if not file.is_file():
         raise ValueError(f"There is no file {file}.")
-    if (finding := _first_damage(file)) is None:
+    if (finding := first_damage(file, "integrity_check")) is None:
         yield f"{file} is not damaged: nothing was changed."
         return
     yield f"{file} is damaged: {finding}."
