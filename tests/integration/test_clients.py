@@ -113,6 +113,9 @@ async def test_many_jobs_at_the_same_time(server: Server, tiny: Graph) -> None:
             return await job.result()
 
         results = await asyncio.gather(*map(planned, range(20, 26)))
+        assert [plan.digest for plan in results] == [
+            plan.digest for plan in await asyncio.gather(*(client.plan(tiny, batch=k) for k in range(20, 26)))
+        ]
         sizes = [result.arena_bytes for result in results]
         assert sizes == sorted(set(sizes))
         assert await client.fits(tiny, results[0].arena_bytes, batch=20)
@@ -170,20 +173,7 @@ def test_every_method(server: Server, tiny: Graph, mnist: Graph, tmp_path: Path)
         assert caught.value.excess == 1
 
 
-async def test_every_method_of_the_asynchronous_client(server: Server, tiny: Graph) -> None:
-    async with AsyncClient(server.url) as client:
-        powers = [2**k for k in range(4)]
-        plans = await asyncio.gather(*(client.plan(tiny, batch=k) for k in powers))
-        programs = await asyncio.gather(*(client.plan_program(PAIRS, alignment=k) for k in powers))
-        layouts = await asyncio.gather(*(client.layout(BUFFERS, capacity=99, alignment=k) for k in powers))
-        for answers in (plans, programs, layouts):
-            assert len({answer.digest for answer in answers}) == 4
-        assert (await client.validate(tiny, plans[0].document, steps=1)).identical
-        curve = await client.tradeoff(tiny, points=3, batch=4)
-        assert (await client.explain(tiny, curve.points[0].peak, batch=4)).status == "plan"
-
-
-async def test_entry_points_of_both_clients(server: Server, tiny: Graph) -> None:
+def test_entry_points(server: Server, tiny: Graph) -> None:
     with Client(server.url) as client:
         deployment = client.deploy(tiny, ENTRIES, batch=4)
         assert list(deployment.entry_points) == ["train", "camera"]
@@ -199,5 +189,3 @@ async def test_entry_points_of_both_clients(server: Server, tiny: Graph) -> None
         with pytest.raises(ProblemError) as refused:
             client.deploy({"a": tiny, "b": tiny}, ["infer"])
         assert refused.value.pointer == "/entries/0"
-    async with AsyncClient(server.url) as asynchronous:
-        assert (await asynchronous.deploy(tiny, ENTRIES, batch=4)).document == deployment.document
