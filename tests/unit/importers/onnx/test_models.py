@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -87,11 +88,6 @@ def test_patterns_and_counts_choose_what_is_trained() -> None:
     assert "fc.weight, fc.bias" in caught.value.remedy
 
 
-def test_a_model_without_parameters_is_refused() -> None:
-    with pytest.raises(TrainableError, match="no parameters"):
-        imported(model_of([node("Relu", ["x"], ["y"])], {"x": (2, 3)}))
-
-
 def test_tied_weights_stay_one_operand() -> None:
     nodes = [
         node("Gather", ["emb.weight", "ids"], ["h"]),
@@ -113,19 +109,6 @@ def test_open_dimensions_take_sizes() -> None:
     graph = imported(model, dims={"seq": 7}, batch=2).graph
     assert shape_of(graph, "x") == (2, 7, 3)
     assert shape_of(imported(model, dims={"x[1]": 5, "batch": 3}).graph, "x") == (3, 5, 3)
-
-
-def test_every_open_dimension_is_named_with_the_flag() -> None:
-    nodes = [node("MatMul", ["x", "w"], ["y"])]
-    model = model_of(nodes, {"x": ("batch", None, 3)}, {"w": floats(3, 4)})
-    with pytest.raises(DimensionError, match=r"2 dimensions open: batch \(of x\[0\]\), x\[1\]") as caught:
-        imported(model)
-    assert caught.value.remedy == "Give --dim batch=SIZE --dim x[1]=SIZE."
-
-
-def test_a_size_for_no_dimension_is_refused() -> None:
-    with pytest.raises(DimensionError, match="no dimension 'seq'"):
-        imported(dense(), dims={"seq": 7})
 
 
 @pytest.mark.parametrize("sizes", [{"batch": 8}, {"dims": {"x[0]": 8}}, {"batch": 8, "dims": {"x[0]": 8}}])
@@ -152,14 +135,6 @@ def test_a_batch_beside_another_size_of_the_same_dimension_is_refused() -> None:
     with pytest.raises(BatchError, match="'batch', which is the batch, 4") as caught:
         imported(model, batch=1, dims={"batch": 4})
     assert caught.value.remedy == "Write --batch 4 in the place of --dim batch=4."
-
-
-def test_a_batch_that_is_no_batch() -> None:
-    with pytest.raises(BatchError, match="The batch is 0"):
-        imported(dense(), batch=0)
-    nodes = [node("Mul", ["x", "w"], ["y"])]
-    with pytest.raises(BatchError, match="no input has an axis"):
-        imported(model_of(nodes, {"x": ()}, {"w": floats(3)}), batch=2)
 
 
 # --------------------------------------------------------------------------------------- inputs with a value
@@ -210,14 +185,6 @@ def test_a_choice_that_is_left_open_names_the_input_and_a_value_of_it() -> None:
     assert imported(vector, inputs={"rate": 2.5}).graph.trainable == ("w",)
 
 
-@pytest.mark.parametrize("value", [True, [True], math.nan, 0.5, -math.inf])
-def test_an_input_takes_no_value_of_another_type(value: Any) -> None:
-    """Neither a truth value nor what is no whole number is a rate."""
-    with pytest.raises(OptionsError, match="'rate' is int64") as caught:
-        imported(chooses(), inputs={"rate": value})
-    assert "Give one number" in caught.value.remedy
-
-
 def test_lengths_of_sequences_that_are_all_whole_leave_nothing_behind() -> None:
     """The document of the graph can be read again, which it cannot be with an operand that nothing reads."""
     nodes = [node("GRU", ["x", "w", "r", "", "lengths"], ["h", "y"], hidden_size=4)]
@@ -240,22 +207,6 @@ def test_one_number_fills_an_input_and_a_list_has_its_shape() -> None:
         assert constant.initializer.data == np.array(data, np.float32).tobytes()
 
 
-@pytest.mark.parametrize(
-    ("inputs", "culprit"),
-    [
-        ({"r": 1}, "no input 'r'"),
-        ({"rate": 1.5}, "'rate' is int64"),
-        ({"rate": [1, 2]}, "'rate' is int64"),
-        ({"rate": 10**24}, "'rate' is int64"),
-        ({"rate": -(2**63) - 1}, "'rate' is int64"),
-    ],
-)
-def test_values_that_an_input_cannot_have(inputs: Any, culprit: str) -> None:
-    with pytest.raises(OptionsError, match=culprit) as caught:
-        imported(chooses(), inputs=inputs)
-    assert caught.value.path == ("input",)
-
-
 def test_shape_arithmetic_comes_to_constants() -> None:
     """As exporters flatten: the shape is taken apart, multiplied, and put together again."""
     one = numpy_helper.from_array(np.array([1]))
@@ -268,12 +219,6 @@ def test_shape_arithmetic_comes_to_constants() -> None:
     weights = {"zero": np.array([0]), "rest": np.array([-1]), "w": floats(6, 4)}
     graph = imported(model_of(nodes, {"x": ("n", 2, 3)}, weights), batch=5).graph
     assert types_of(graph) == ["Reshape", "MatMul", "MeanSquaredError"]
-
-
-def test_constants_that_would_be_huge_are_not_made() -> None:
-    nodes = nodes_of("ConstantOfShape s c, Add x c y")
-    with pytest.raises(DocumentError, match="would have to be made"):
-        imported(model_of(nodes, {"x": (1,)}, {"s": np.array([2**40])}))
 
 
 # -------------------------------------------------------------------------------------------- losses
@@ -317,14 +262,6 @@ def test_a_loss_inside_the_model_is_taken() -> None:
     found = imported(model, loss=None)
     assert found.graph.loss == "loss"
     assert types_of(found.graph) == ["MatMul", "CategoricalCrossEntropy"]
-
-
-def test_what_is_said_where_no_loss_can_be_found() -> None:
-    with pytest.raises(LossError, match="none of its outputs is a number, and --trainable") as caught:
-        imported(dense(), loss=None, trainable=1)
-    assert "--loss" in caught.value.remedy
-    with pytest.raises(LossError, match="no output 'z'"):
-        imported(dense(), output="z")
 
 
 def test_two_losses_have_to_be_chosen_from() -> None:
@@ -378,12 +315,6 @@ def test_outputs_are_kept_where_that_is_said(
         trainer.step(batch)
         for name in kept:
             np.testing.assert_allclose(trainer.read(name), expected[name], rtol=1e-5)
-
-
-def test_an_output_that_cannot_be_kept() -> None:
-    with pytest.raises(OptionsError, match="no output 'z' that depends on its inputs") as caught:
-        imported(with_three_outputs(), loss="mse", keep_outputs=("z",))
-    assert caught.value.remedy == "Its outputs are y, h, beside."
 
 
 # ---------------------------------------------------------------------------------------- normalisation
@@ -472,14 +403,6 @@ def test_functions_are_walked_where_they_are_called() -> None:
     graph = imported(model).graph
     assert types_of(graph) == ["MatMul", "LeakyRelu", "Neg", "MeanSquaredError"]
     assert graph.operations[1].attributes["alpha"] == 0.5
-
-
-def test_functions_that_call_themselves_are_refused() -> None:
-    endless = function("Endless", [node("Endless", ["a"], ["c"], domain="own")])
-    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Endless", ["h"], ["y"], domain="own")]
-    model = model_of(nodes, {"x": (2, 3)}, {"w": floats(3, 4)}, functions=[endless], domains=["own"])
-    with pytest.raises(TooManyOperationsError, match="calls within calls"):
-        imported(model)
 
 
 def test_functions_that_double_are_counted_before_they_are_walked() -> None:
@@ -852,25 +775,6 @@ def test_all_missing_operators_are_named_at_once() -> None:
     assert "arenaplan operators" in caught.value.remedy
 
 
-def test_a_fault_names_its_node_and_counts_the_others() -> None:
-    nodes = [node("Reshape", ["x", "s"], [name], name=name) for name in ("one", "two")]
-    nodes.append(node("Add", ["one", "two"], ["y"]))
-    with pytest.raises(GraphError, match=r"'one'.*\(1 more node"):
-        imported(model_of(nodes, {"x": (2, 3), "s": ("int64", (2,))}))
-
-
-@pytest.mark.parametrize("opset", [5, 99])
-def test_opsets_that_are_not_read(opset: int) -> None:
-    with pytest.raises(DocumentError, match=f"opset {opset}; 7 to") as caught:
-        imported(dense(opset=opset))
-    assert ("older" in caught.value.remedy) == (opset > 50)
-
-
-def test_a_value_that_nothing_defines() -> None:
-    with pytest.raises(DocumentError, match="reads 'z', which nothing defines"):
-        imported(model_of([node("Relu", ["z"], ["y"])], {"x": (2,)}))
-
-
 def test_names_lose_what_no_name_may_hold() -> None:
     nodes = [node("MatMul", ["x", "a@b\n"], ["y"], name="n@1")]
     graph = imported(model_of(nodes, {"x": (2, 3)}, {"a@b\n": floats(3, 4)})).graph
@@ -939,12 +843,6 @@ def two_paths() -> onnx.ModelProto:
     )
     made.graph.value_info.append(helper.make_tensor_value_info("sum", onnx.TensorProto.FLOAT, ["n", 3]))
     return made
-
-
-def test_the_refusal_of_an_unknown_operator_names_the_tensor_behind_it() -> None:
-    with pytest.raises(UnknownOperatorError, match=r"com\.example\.Strange") as caught:
-        imported(two_paths(), dims={"n": 5})
-    assert "--freeze-before sum," in caught.value.remedy
 
 
 def test_remedies_with_names_that_a_shell_takes_apart_are_quoted() -> None:
@@ -1021,20 +919,6 @@ def test_the_caller_may_say_a_shape_that_nothing_tells() -> None:
         imported(model, freeze_before=("h",), dims={"h[0]": 7, "h[1]": 3, "q": 1})
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("x", "it is an input"), ("head.weight", "it is a weight"), ("hh", "no operator has an output"),
-        ("aside", "the loss does not depend on it"),
-    ],
-)  # fmt: skip
-def test_a_tensor_that_nothing_can_be_frozen_before_is_named(name: str, why: str) -> None:
-    model = headed(node("Relu", ["x"], ["h"]), node("Relu", ["h"], ["aside"]))
-    with pytest.raises(GraphError, match=why) as caught:
-        imported(model, freeze_before=(name,))
-    assert ("Did you mean 'h'" in caught.value.remedy) == (name == "hh")
-
-
 def test_several_tensors_and_one_output_of_several() -> None:
     nodes = [
         node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
@@ -1064,3 +948,96 @@ def test_a_hostile_model_that_is_refused_is_not_inferred_without_end() -> None:
         imported(model)
     with pytest.raises((GraphError, DocumentError)):
         imported(model, freeze_before=("a",))
+
+
+#: A model, the choices for its import, the error, and words of its message and of its remedy.
+REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, Any], type[ArenaplanError], str, str]] = {
+    "no parameters": (
+        lambda: model_of(nodes_of("Relu x y"), {"x": (2, 3)}),
+        {}, TrainableError, "no parameters", "",
+    ),
+    "no such dimension": (dense, {"dims": {"seq": 7}}, DimensionError, "no dimension 'seq'", ""),
+    "a batch of none": (dense, {"batch": 0}, BatchError, "The batch is 0", ""),
+    "a batch of a scalar": (
+        lambda: model_of(nodes_of("Mul x w y"), {"x": ()}, {"w": floats(3)}),
+        {"batch": 2}, BatchError, "no input has an axis", "",
+    ),
+    "open dimensions": (
+        lambda: model_of(nodes_of("MatMul x w y"), {"x": ("batch", None, 3)}, {"w": floats(3, 4)}),
+        {}, DimensionError, "2 dimensions open: batch (of x[0]), x[1]",
+        "Give --dim batch=SIZE --dim x[1]=SIZE.",
+    ),
+    "no such input": (chooses, {"inputs": {"r": 1}}, OptionsError, "no input 'r'", ""),
+    **{
+        f"an input of {value}": (
+            chooses, {"inputs": {"rate": value}}, OptionsError, "'rate' is int64", "Give one number",
+        )
+        for value in (True, [True], math.nan, 0.5, -math.inf, 1.5, [1, 2], 10**24, -(2**63) - 1)
+    },
+    "a constant that would be huge": (
+        lambda: model_of(nodes_of("ConstantOfShape s c, Add x c y"), {"x": (1,)}, {"s": np.array([2**40])}),
+        {}, DocumentError, "would have to be made", "",
+    ),
+    "no loss": (
+        dense, {"loss": None, "trainable": 1}, LossError,
+        "none of its outputs is a number, and --trainable", "--loss",
+    ),
+    "no such output": (dense, {"output": "z"}, LossError, "no output 'z'", ""),
+    "no such output to keep": (
+        with_three_outputs, {"keep_outputs": ("z",)}, OptionsError,
+        "no output 'z' that depends on its inputs", "Its outputs are y, h, beside.",
+    ),
+    "faults of two nodes": (
+        lambda: model_of(
+            [
+                *(node("Reshape", ["x", "s"], [name], name=name) for name in ("one", "two")),
+                *nodes_of("Add one two y"),
+            ],
+            {"x": (2, 3), "s": ("int64", (2,))},
+        ),
+        {}, GraphError,
+        "Node 'one' (Reshape) cannot be imported: the shape (input 1) is computed from what the caller gives."
+        " (1 more node", "",
+    ),
+    "an old opset": (lambda: dense(opset=5), {}, DocumentError, "opset 5; 7 to", "another"),
+    "a new opset": (lambda: dense(opset=99), {}, DocumentError, "opset 99; 7 to", "older"),
+    "a value that nothing defines": (
+        lambda: model_of(nodes_of("Relu z y"), {"x": (2,)}),
+        {}, DocumentError, "reads 'z', which nothing defines", "",
+    ),
+    "a function that calls itself": (
+        lambda: model_of(
+            [*nodes_of("MatMul x w h"), node("Endless", ["h"], ["y"], domain="own")],
+            {"x": (2, 3)},
+            {"w": floats(3, 4)},
+            functions=[function("Endless", [node("Endless", ["a"], ["c"], domain="own")])],
+            domains=["own"],
+        ),
+        {}, TooManyOperationsError, "calls within calls", "",
+    ),
+    "an unknown operator in front": (
+        two_paths, {"dims": {"n": 5}}, UnknownOperatorError, "com.example.Strange", "--freeze-before sum,",
+    ),
+    **{
+        f"frozen before {name}": (
+            lambda: headed(*nodes_of("Relu x h, Relu h aside")),
+            {"freeze_before": (name,)}, GraphError, why, "Did you mean 'h'" if name == "hh" else "",
+        )
+        for name, why in (
+            ("x", "it is an input"), ("head.weight", "it is a weight"), ("hh", "no operator has an output"),
+            ("aside", "the loss does not depend on it"),
+        )
+    },
+}  # fmt: skip
+
+
+@grid("case", REFUSED)
+def test_models_and_choices_that_are_refused(case: str) -> None:
+    model, choices, error, words, remedy = REFUSED[case]
+    with pytest.raises(error) as caught:
+        imported(model(), **choices)
+    assert words in caught.value.message
+    assert remedy in caught.value.remedy
+    assert ("Did you mean" in caught.value.remedy) == ("Did you mean" in remedy)
+    if "inputs" in choices:
+        assert caught.value.path == ("input",)
