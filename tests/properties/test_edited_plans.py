@@ -362,7 +362,7 @@ SUBJECTS: Mapping[str, Callable[[], _Asked]] = {
     ),
     "in memories, paged": lambda: (
         _tower(),
-        PlanOptions(memories=_memories(0.3, 0.5), tiers=(_FLASH,)),
+        PlanOptions(memories=_memories(0.3, 0.55), tiers=(_FLASH,)),
     ),
     "kept in 16 bits": lambda: (_tower(), PlanOptions(storage="bfloat16")),
     "stored": lambda: (adapted(1), PlanOptions(scratch_budget=100, in_place=True)),
