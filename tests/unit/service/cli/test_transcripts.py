@@ -69,6 +69,7 @@ FILES: dict[str, str | bytes] = {
     "wide.json": documents.dump_graph(chain((16, 64, 64, 8), 4)),
     "sequences.json": json.dumps(SEQUENCES),
     "inference.json": documents.dump_graph(inference(convolutional(4))),
+    "convolutional.json": documents.dump_graph(convolutional()),
     "levels.json": documents.dump_graph(chain((16, 16, 8), batch=4)),
     "deep.json": documents.dump_graph(chain((16,) * 7, batch=64)),
     "fixed.json": json.dumps({**GRAPH, "batch": None}).replace('"batch", ', "8, "),
