@@ -32,7 +32,7 @@ from solver.errors import (
     OtherFormatError,
     ProblemError,
 )
-from solver.options import DEPLOYMENT_OPTIONS, MEASURES, flag_of
+from solver.options import DEPLOYMENT_OPTIONS, MEASURES, REQUEST_OPTIONS, flag_of
 
 if TYPE_CHECKING:
     from solver.plan import RequestedOptions
@@ -40,17 +40,20 @@ if TYPE_CHECKING:
 __all__ = [
     "TITLES",
     "Exit",
+    "command_line",
     "degrade_output",
     "drop_output",
     "drop_unwritable",
     "end_for",
     "ended_by",
     "errors_may_be_seen",
+    "explain_command",
     "fail",
     "fail_with_bug",
     "heed",
     "is_closed_pipe",
     "note_end",
+    "print_commands",
     "print_json",
     "print_line",
     "print_notes",
@@ -58,6 +61,7 @@ __all__ = [
     "progress_text",
     "read_document",
     "read_options",
+    "reading_commands",
     "reporting",
     "showing",
     "write_document",
@@ -230,12 +234,6 @@ def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> No
     raise SystemExit(int(code))
 
 
-def _exit_of(error: ArenaplanError) -> Exit:
-    if isinstance(error, CapacityError):
-        return Exit.TOO_LARGE
-    return Exit.BUG if isinstance(error, InternalError) else Exit.USAGE
-
-
 @contextlib.contextmanager
 def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
     """Turn the errors of the core and of the file system into messages with an exit code."""
@@ -253,7 +251,8 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
         else:
             message = f"{_place(error, document)}{problem.detail}{_largest(error)} {problem.remedy}".rstrip()
         facts = {name: value for name, value in problem.document().items() if name not in ("status", "title")}
-        fail(message, _exit_of(error), as_json=as_json, **facts)
+        code = Exit.TOO_LARGE if isinstance(error, CapacityError) else Exit.USAGE
+        fail(message, Exit.BUG if isinstance(error, InternalError) else code, as_json=as_json, **facts)
     except KeyboardInterrupt:
         raise SystemExit(int(Exit.INTERRUPTED)) from None
     except BrokenPipeError:
@@ -466,3 +465,77 @@ def _mode(target: Path) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+# ----------------------------------------------------------------------------------- commands as text
+
+
+#: Options of `plan` that `explain` does not take, and the capacity, for which it has another one.
+_SCHEDULED: Final = {
+    "solver",
+    "capacity",
+    *(n for n, o in REQUEST_OPTIONS.items() if "verdict" not in o.changes),
+}
+
+_UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def command_line(
+    command: str, *arguments: str | Path, options: Mapping[str, Any], output: str | None = None
+) -> str:
+    """``arenaplan plan graph.json --batch 4 -o plan.json``, quoted for a shell.
+
+    `options` are by name: fields of an options document and choices for models. Those that have their default
+    or are None are left out.
+    """
+    words = ["arenaplan", command, *map(str, arguments)]
+    for name, value in options.items():
+        declared = REQUEST_OPTIONS.get(name)
+        if value is None or (declared is not None and value == declared.default):
+            continue
+        if value is True:
+            words.append(flag_of(name))
+            continue
+        if name == "only" and not isinstance(value, str):
+            words += ["--only", ",".join(value).replace("_", "-")] if value else ["--as-written"]
+            continue
+        is_size = declared is not None and declared.kind == "size"
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [flag_of(name), _size_text(one) if is_size else str(one)]
+    return shlex.join(words + (["-o", output] if output else []))
+
+
+def _size_text(size: int | str) -> str:
+    """Bytes as ``512KiB`` where that is exact."""
+    if isinstance(size, int):
+        for unit, name in _UNITS:
+            if size and size % unit == 0:
+                return f"{size // unit}{name}"
+    return str(size)
+
+
+def explain_command(
+    model: Path, fields: Mapping[str, Any], choices: Mapping[str, Any], capacity: int, server: str | None
+) -> str:
+    """The command that says what would make the network fit, with the options of a plan that does not."""
+    kept = {name: value for name, value in fields.items() if name not in _SCHEDULED}
+    if isinstance(kept.get("batch"), str):  # a range: its largest size is what does not fit
+        kept["batch"] = kept["batch"].rpartition("..")[2]
+    options = {**kept, "capacity": capacity, **choices, "server": server}
+    return command_line("explain", model, options=options)
+
+
+def reading_commands(plan_file: str) -> Iterator[tuple[str, str]]:
+    """The commands that read a plan of any kind: the purpose of each, and the command."""
+    yield "to see what is live at the peak, and where", command_line("show", plan_file, options={})
+    page = Path(plan_file).with_suffix(".html")
+    yield "to see the same as a page", command_line("report", plan_file, options={}, output=str(page))
+    header = Path(plan_file).with_suffix(".h")
+    yield "to use it on a device", command_line("export", plan_file, options={}, output=str(header))
+
+
+def print_commands(commands: Iterable[tuple[str, str]]) -> None:
+    """Print commands one a line, each below the words for what it does, so that none is cut or wrapped."""
+    print_line("")
+    for words, command in commands:
+        print_line(f"{words}:\n  {command}")

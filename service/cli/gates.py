@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from solver.reports.budget import Allowance, Budget, Check
     from solver.reports.comparison import Change, DeploymentDifference, PlanDifference
 
-__all__ = ["FORMATS", "Judged", "app", "check_budgets", "diff", "format_of"]
+__all__ = ["FORMATS", "app", "diff", "format_of"]
 
 app = Commands()
 
@@ -136,9 +136,10 @@ def diff(
         headline += f"; {'more than' if grown else 'within'} the {allowed} that it may grow"
     parts = [_part(name, headline, change) if both is None else _whole(name, headline, both)]
     for one in () if both is None else both.entry_points:
-        if one.difference is not None and _differs(one.difference):
+        inner = one.difference
+        if inner is not None and (inner.growth or inner.operands or inner.options or not inner.same_graph):
             # Without persistent values, which have one place in all entry points.
-            inside = replace(one.difference, moved=(), stayed=0)
+            inside = replace(inner, moved=(), stayed=0)
             parts.append(_part(f"entry point {one.name}", _headline(inside), inside))
     facts = change.facts() if both is None else both.facts()
     writers: dict[str, Callable[[], str]] = {
@@ -156,10 +157,6 @@ def _headline(change: PlanDifference) -> str:
         return f"{change.after:,} bytes, as before"
     share = f", {100 * change.share:+.2f} %" if change.before else ""
     return f"{change.before:,} -> {change.after:,} bytes ({change.growth:+,}{share})"
-
-
-def _differs(change: PlanDifference) -> bool:
-    return bool(change.growth or change.operands or change.options) or not change.same_graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +293,7 @@ def _plain(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class _Judged:
     """One budget with its plan's figures; `error` instead where there is no plan, or none that fits."""
 
     name: str
@@ -339,17 +336,8 @@ def budget(
     if action != "check":
         raise typer.BadParameter(f"There is no action {action!r}. Choose check.", param_hint="ACTION")
     with reporting(as_json=as_json, document=str(file)):
-        return check_budgets(file, format_of(form, as_json=as_json), output, server)
-
-
-def check_budgets(path: Path, form: str, output: Path, server: str | None = None) -> Exit:
-    """Plan and judge every network of a budget file, here or at a service, and write a report.
-
-    OK where all keep their budgets, TOO_LARGE where one does not, USAGE where one could not be planned.
-    """
-
-    budgets = documents.load_budgets(read_document(path))
-    judged = [_judged(budget, path.parent, server) for budget in budgets]
+        chosen = format_of(form, as_json=as_json)
+        judged = [_judged(each, file.parent, server) for each in documents.load_budgets(read_document(file))]
     cases = [_Case(one.name, one.text, not one.kept, bool(one.error) and not one.too_large) for one in judged]
     writers: dict[str, Callable[[], str]] = {
         "text": lambda: _budgets_text(judged),
@@ -357,13 +345,13 @@ def check_budgets(path: Path, form: str, output: Path, server: str | None = None
         "markdown": lambda: _budgets_markdown(judged),
         "junit": lambda: _junit("arenaplan.budget", cases),
     }
-    write_document(output, writers[form]().encode("utf-8", "replace"))
+    write_document(output, writers[chosen]().encode("utf-8", "replace"))
     if any(case.broken for case in cases):
         return Exit.USAGE
     return Exit.OK if all(one.kept for one in judged) else Exit.TOO_LARGE
 
 
-def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
+def _judged(budget: Budget, folder: Path, server: str | None) -> _Judged:
     from solver.reports.budget import checks
 
     where = budget.model or budget.plan or ""
@@ -374,12 +362,12 @@ def _judged(budget: Budget, folder: Path, server: str | None) -> Judged:
             old = documents.load_planned((folder / budget.baseline).read_bytes())
         limits = tuple(checks(budget, plan, old))
     except CapacityError as error:
-        return Judged(budget.name, where, None, None, (), error.message, too_large=True)
+        return _Judged(budget.name, where, None, None, (), error.message, too_large=True)
     except ArenaplanError as error:
-        return Judged(budget.name, where, None, None, (), str(error))
+        return _Judged(budget.name, where, None, None, (), str(error))
     except OSError as error:
-        return Judged(budget.name, where, None, None, (), f"{error.filename}: {error.strerror}.")
-    return Judged(budget.name, where, plan.arena_bytes, plan.lower_bound, limits)
+        return _Judged(budget.name, where, None, None, (), f"{error.filename}: {error.strerror}.")
+    return _Judged(budget.name, where, plan.arena_bytes, plan.lower_bound, limits)
 
 
 def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deployment:
@@ -398,20 +386,20 @@ def _planned(budget: Budget, folder: Path, server: str | None) -> Plan | Deploym
     return planned
 
 
-def _budgets_text(judged: Sequence[Judged]) -> str:
+def _budgets_text(judged: Sequence[_Judged]) -> str:
     width = max(len(one.name) for one in judged)
     lines = [f"{'ok  ' if one.kept else 'FAIL'} {one.name.ljust(width)}  {one.text}" for one in judged]
     failed = sum(not one.kept for one in judged)
     return "\n".join([*lines, f"{len(judged) - failed} of {len(judged)} keep their budgets"]) + "\n"
 
 
-def _facts(one: Judged) -> dict[str, Any]:
+def _facts(one: _Judged) -> dict[str, Any]:
     facts = asdict(one) | {"passed": one.kept}
     facts["checks"] = [asdict(check) | {"passed": check.kept} for check in one.checks]
     return facts
 
 
-def _budgets_markdown(judged: Sequence[Judged]) -> str:
+def _budgets_markdown(judged: Sequence[_Judged]) -> str:
     failed = sum(not one.kept for one in judged)
     title = (
         "Memory budgets: all are kept" if not failed else f"Memory budgets: {failed} of {len(judged)} broken"

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.cli.answers import answer, asked, read_source, read_sources
-from service.cli.command_line import command_line, explain_command, print_commands, reading_commands
 from service.cli.console import (
+    command_line,
     errors_may_be_seen,
+    explain_command,
+    print_commands,
     print_json,
     print_line,
     print_written,
     read_document,
     read_options,
+    reading_commands,
     reporting,
     write_document,
 )
@@ -122,8 +125,17 @@ def _plan(
     """The plan of one network. `fields` are those of an options document, and are checked as in one, so that
     every entry point has the same rules and messages.
     """
-
-    old = None if like is None else _old_plan(like, server, as_json=as_json)
+    old = None
+    if like is not None:
+        if server is not None:
+            raise OptionsError(
+                "The command plans like another plan here, not by a service.",
+                remedy="Leave out --server, or POST the graph with the plan as `like` to the service's"
+                " /v1/plan.",
+                path=("server",),
+            )
+        with reporting(as_json=as_json, document=str(like)):
+            old = documents.load_planned(read_document(like))
     source, options = asked(model, fields, choices)
     try:
         request = requests.Request("plan", {source.name: source}, options, like=old)
@@ -149,19 +161,6 @@ def _can_be_explained(source: Source, options: PlanOptions) -> bool:
     if source.importer is None and source.parsed().get("format") == documents.PROGRAM_FORMAT:
         return True
     return pipeline.TARGETS[options.target].capabilities.recompute
-
-
-def _old_plan(path: Path, server: str | None, *, as_json: bool) -> Plan | Deployment:
-    """The plan whose values are to stay where they are."""
-    if server is not None:
-        raise OptionsError(
-            "The command plans like another plan here, not by a service.",
-            remedy="Leave out --server, or POST the graph with the plan as `like` to the service's /v1/plan.",
-            path=("server",),
-        )
-
-    with reporting(as_json=as_json, document=str(path)):
-        return documents.load_planned(read_document(path))
 
 
 def _deployment(

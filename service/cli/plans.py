@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from service.cli.answers import answer, read_sources
-from service.cli.command_line import command_line, print_commands
-from service.cli.console import print_json, print_written, read_document, reporting, write_document
+from service.cli.console import (
+    command_line,
+    print_commands,
+    print_json,
+    print_written,
+    read_document,
+    reporting,
+    write_document,
+)
 from service.cli.options import AsJson, Commands, EntryPointName, PlanFile, PlanServer, on_one_thread
 from solver import documents, requests
 from solver.errors import DocumentError, OptionsError

@@ -10,8 +10,9 @@ import resource
 import signal
 import socket
 import ssl
+import sys
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
 import structlog
 import uvicorn
@@ -52,7 +53,8 @@ def run(chosen: Settings) -> None:
             " (ARENAPLAN_ALLOW_ANONYMOUS=true) where something else keeps strangers out.",
             Exit.USAGE,
         )
-    signal.signal(signal.SIGTERM, _leave)
+    # The server raises the signal again once it has stopped: to be asked to stop is not a failure.
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(0))
     _check_database(chosen)
     app = _application(chosen, chosen.allowed_hosts or ("local" if loopback else "*"))
     most = min(chosen.connection_limit, _connections(chosen.workers))
@@ -116,11 +118,6 @@ def _application(chosen: Settings, hosts: str) -> FastAPI:
         fail(f"{error}: pip install 'pyjwt[crypto]>=2.10'", Exit.USAGE)
     except ValueError as error:
         fail(str(error), Exit.USAGE)
-
-
-def _leave(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """The server raises the signal again once it has stopped: to be asked to stop is not a failure."""
-    raise SystemExit(0)
 
 
 def _listen(host: str, port: int) -> socket.socket:

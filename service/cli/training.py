@@ -69,7 +69,6 @@ def _graphs(
     models: Sequence[Path], plan: Plan | Deployment, choices: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, TrainableGraph]:
     """The graph of each entry point of a plan by name; that of a plan of one program by none."""
-
     graphs: dict[str, TrainableGraph] = answer(
         requests.Request("graphs", _sources(models, plan, choices), plan=plan)
     )

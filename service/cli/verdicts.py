@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from service.cli.answers import answer, asked
-from service.cli.command_line import command_line
-from service.cli.console import Exit, print_json, print_line, read_document, write_document
+from service.cli.console import Exit, command_line, print_json, print_line, read_document, write_document
 from service.cli.options import (
     AsJson,
     Commands,
@@ -196,7 +196,7 @@ def explain(
     if output is not None and result.plan is not None:
         write_document(output, documents.dump_plan(result.plan, indent=2) + b"\n")
     if as_json:
-        print_json(_largest_facts(result) if largest is not None else _chosen_facts(result))
+        print_json(_facts(result))
     elif largest is not None:
         _print_largest(result, remedies, requested)
     else:
@@ -230,7 +230,6 @@ def _check_largest(name: str | None, scores: str | None, output: Path | None, se
 
 def _runs_once(source: Source) -> bool:
     """Whether the model is a program without pure operations."""
-
     if source.importer is not None or source.parsed().get("format") != documents.PROGRAM_FORMAT:
         return False
     return not any(each.pure for each in documents.load_program(source.parsed()).operations)
@@ -362,23 +361,24 @@ def _needs(result: Verdict) -> Iterator[str]:
 # ------------------------------------------------------------------- the largest size, what to train
 
 
-def _largest_facts(result: Largest) -> dict[str, Any]:
-
-    more = None if result.more is None else documents.parse_json(documents.dump_verdict(result.more))
-    return {
-        "graph": result.graph,
-        "dimension": result.name,
-        "capacity": result.capacity,
-        "largest": result.size,
-        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
-        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
-        "exact": result.exact,
-        "open": result.open,
-        "impossible_from": result.impossible_from,
-        "next_floor": result.next_floor,
-        "complete": result.complete,
-        "more": more,
-    }
+def _facts(result: Largest | ChosenTrainable) -> dict[str, Any]:
+    """The fields of a result, for scripts; of its plan two figures."""
+    facts: dict[str, Any] = {}
+    for name in (field.name for field in fields_of(result)):
+        value = getattr(result, name)
+        match name:
+            case "plan":
+                facts["arena_bytes"] = None if value is None else value.arena_bytes
+                facts["scratch_budget"] = None if value is None else value.options.scratch_budget
+                facts["exact"] = result.exact
+            case "more" if value is not None:
+                facts["more"] = documents.parse_json(documents.dump_verdict(value))
+            case "layers":
+                facts["layers"] = [layer.name for layer in value]
+                facts["trainable"] = [parameter for layer in value for parameter in layer.parameters]
+            case _:
+                facts[{"name": "dimension", "size": "largest"}.get(name, name)] = value
+    return facts
 
 
 def _print_largest(result: Largest, remedies: _Remedies, requested: RequestedOptions) -> None:
@@ -429,7 +429,6 @@ def _print_plan(
 
 def _scores(text: str) -> dict[str, float] | None:
     """Scores by operation or parameter: those of a JSON file; None for `bytes`, those of the parameters."""
-
     if text == "bytes":
         return None
     path = Path(text)
@@ -446,23 +445,6 @@ def _scores(text: str) -> dict[str, float] | None:
             path=("choose_trainable",),
         )
     return scores
-
-
-def _chosen_facts(result: ChosenTrainable) -> dict[str, Any]:
-    return {
-        "graph": result.graph,
-        "capacity": result.capacity,
-        "layers": [layer.name for layer in result.layers],
-        "trainable": result.trainable,
-        "score": result.score,
-        "all_scores": result.all_scores,
-        "arena_bytes": None if result.plan is None else result.plan.arena_bytes,
-        "scratch_budget": None if result.plan is None else result.plan.options.scratch_budget,
-        "exact": result.exact,
-        "open": result.open,
-        "sets": result.sets,
-        "complete": result.complete,
-    }
 
 
 def _print_chosen(result: ChosenTrainable, requested: RequestedOptions, *, is_document: bool) -> None:

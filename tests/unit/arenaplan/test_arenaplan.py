@@ -17,7 +17,7 @@ import pytest
 import arenaplan
 from arenaplan.neighbours import NEIGHBOURS, hidden
 from solver.documents import dump_graph, dump_plan
-from solver.errors import ArenaplanError, CapacityError, DocumentError, OptionsError
+from solver.errors import ArenaplanError, DocumentError, OptionsError
 from solver.exporters import EXPORTERS
 from solver.graph import FileRange, Initializer
 
@@ -151,10 +151,6 @@ class TestPlan:
         made = arenaplan.plan(MNIST, capacity="24 MiB", batch=8)
         assert (made.options.capacity, made.options.batch) == (24 * 2**20, 8)
         assert arenaplan.plan(MNIST, made.options) == made
-
-    def test_capacity(self) -> None:
-        with pytest.raises(CapacityError):
-            arenaplan.plan(MNIST, capacity="1 MiB")
 
     def test_an_unknown_option(self) -> None:
         wrong: Any = {"capasity": 3}

@@ -1,4 +1,4 @@
-"""From models to trainers of plans with entry points: documents, models of a tape, graphs, several models."""
+"""From models to trainers of plans with entry points: what `deploy` and `entry_graphs` take and refuse."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 
 import arenaplan
 from examples.gallery import GALLERY
+from service.http.examples import example
 from tests.support.every import grid
 from tests.support.graphs import chain
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MNIST = EXAMPLES / "mnist.json"
+TINY: dict[str, Any] = example("tiny")["graph"]
 
 
 def test_a_document_is_read_for_the_batch_of_each_entry_point() -> None:
@@ -66,3 +68,26 @@ def test_models_of_another_plan_are_refused(models: Any, words: str) -> None:
     plan = arenaplan.deploy(chain(), ["train", "infer"])
     with pytest.raises(arenaplan.OptionsError, match=words):
         arenaplan.entry_graphs(models, plan)
+
+
+def test_a_batch_that_the_document_leaves_open() -> None:
+    """It may come from an entry point, or from the options."""
+    document = {**TINY, "batch": None}
+    plan = arenaplan.deploy(document, ["train:batch=4", "infer:batch=1"])
+    assert [*arenaplan.entry_graphs(document, plan)] == ["train", "infer"]
+    assert arenaplan.deploy(document, ["train", "infer:batch=1"], batch=4).digest == plan.digest
+
+
+@grid(
+    ("models", "entries", "words"),
+    [
+        ({}, ["infer"], "There is no model"),
+        ({"a": 3}, ["a.infer"], "Model 'a' is 3"),
+        (TINY, "train", "'entries' of deploy"),
+        (TINY, ["infer:name=\ud800"], "no name of an entry point"),
+    ],
+)
+def test_what_only_python_can_say_is_refused(models: Any, entries: Any, words: str) -> None:
+    with pytest.raises(arenaplan.OptionsError, match=words) as refused:
+        arenaplan.deploy(models, entries)
+    assert refused.value.remedy

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from service.cli.commands import app
 from solver.documents import dump_costs, dump_graph, load_costs, load_plan
 from solver.pipeline import modelled_costs
 from solver.plan import PlanOptions
 from solver.training import derive
+from tests.support import commands
 from tests.support.graphs import chain
 from tests.support.onnx_models import perceptron
 
@@ -38,8 +37,8 @@ def dump_modelled() -> bytes:
 
 
 def run(*words: object) -> tuple[int, str]:
-    found = CliRunner().invoke(app, [str(word) for word in words])
-    return found.exit_code, found.output
+    done = commands.run(*words)
+    return done.exit_code, done.output
 
 
 def test_measured_costs_name_every_step(graph: Path, tmp_path: Path) -> None:
@@ -74,13 +73,6 @@ def test_costs_of_a_model_plan_it_under_the_same_options(
     code, printed = run("plan", *words, "--costs", costs, "-o", made)
     assert code == 0, printed
     assert load_plan(made.read_bytes()).options.costs == load_costs(costs.read_bytes())
-
-
-def test_options_that_contradict_each_other_are_refused_before_anything_is_measured(graph: Path) -> None:
-    words = ("--capacity", "35kB", "--tier", "fast=20kB", "--tier", "slow=1MiB,bandwidth=1GB/s")
-    for command in ("costs", "plan"):
-        code, printed = run(command, graph, *words)
-        assert (code, "Both a capacity and tiers" in printed) == (2, True)
 
 
 def test_the_roofline_as_a_file_plans_as_no_file_does(graph: Path, tmp_path: Path) -> None:
@@ -135,12 +127,3 @@ def test_curves_and_verdicts_take_costs(graph: Path, tmp_path: Path, command: st
     found = json.loads(printed)
     total = found["update_nanoseconds"] if command == "explain" else found["step_nanoseconds"]
     assert total == 1_000_000 * len(document["nanoseconds"])
-
-
-def test_steps_of_compiled_c_are_not_timed_one_by_one(graph: Path, tmp_path: Path) -> None:
-    plan, costs = ("plan", graph, "--target", "c", "-o", tmp_path / "plan.json"), tmp_path / "costs.json"
-    for words in (plan, ("costs", graph, "--target", "c")):
-        code, printed = run(*words, *(("--costs", "measured") if words is plan else ()))
-        assert (code, "cannot be timed one by one" in " ".join(printed.split())) == (2, True)
-    assert run("costs", graph, "--target", "c", "--roofline", "-o", costs)[0] == 0
-    assert run(*plan, "--costs", costs)[0] == 0

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from service.cli.console import Exit
 from solver import documents, pipeline
 from solver.documents import load_graph, load_plan
 from solver.executor import Trainer, synthetic_batch
+from solver.graph import TrainableGraph, build_graph
 from solver.plan import PlanOptions, with_deployment_digest, with_digest
 from solver.program import Tier
 from solver.reports.records import paging
 from tests.support.commands import run as arenaplan
 from tests.support.deployments import with_plan
-from tests.support.graphs import chain
-from tests.support.onnx_models import model_of, node
+from tests.support.graphs import Sketch, chain
+from tests.support.onnx_models import model_of, node, perceptron
 from tests.support.sizes import SEQUENCES
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
@@ -179,6 +181,41 @@ def test_what_cannot_be_run(
     assert done.exit_code not in (Exit.OK, Exit.BUG)
     assert said in " ".join(done.output.split())
     assert not (tmp_path / "out.npz").exists()
+
+
+def skipping() -> TrainableGraph:
+    """A value of a narrow input is added to what wider layers make of it."""
+    s = Sketch("skipping")
+    widths = (256, 512, 512, 512, 256)
+    h = early = s.op("MatMul", [s.input("x", 32, 4), s.parameter("w", 4, 256)], "early")
+    for k, (a, b) in enumerate(pairwise(widths)):
+        h = s.op("Tanh", [s.op("MatMul", [h, s.parameter(f"w{k}", a, b)], f"h{k}")], f"a{k}")
+    s.op("Add", [h, early], "y")
+    return build_graph(s.name, s.operands, s.operations, loss=None, optimizer=None, outputs=["y"])
+
+
+def test_steps_run_again_for_a_capacity(tmp_path: Path) -> None:
+    path, plan = tmp_path / "graph.json", tmp_path / "plan.json"
+    path.write_bytes(documents.dump_graph(skipping()))
+    assert arenaplan("plan", path, "-o", plan).exit_code == Exit.OK
+    whole = load_plan(plan.read_bytes()).arena_bytes
+    assert arenaplan("plan", path, "--capacity", str(whole - 28 * 1024), "-o", plan).exit_code == Exit.OK
+    assert any(load_plan(plan.read_bytes()).program.runs)
+    assert arenaplan("validate", path, plan).exit_code == Exit.OK
+
+
+def test_run_writes_the_outputs(tmp_path: Path) -> None:
+    model, plan = tmp_path / "model.onnx", tmp_path / "plan.json"
+    onnx.save(perceptron(), model)
+    assert arenaplan("plan", model, "--dim", "n=3", "-o", plan).exit_code == Exit.OK
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
+    np.savez(tmp_path / "batch.npz", x=x)
+    choices = ("--graph", model, "--dim", "n=3", "--input", tmp_path / "batch.npz")
+    done = arenaplan("run", plan, *choices, "-o", tmp_path / "out.npz")
+    assert done.exit_code == Exit.OK, done.output
+    (expected,) = ReferenceEvaluator(perceptron()).run(["y"], {"x": x})
+    with np.load(tmp_path / "out.npz") as written:
+        np.testing.assert_allclose(written["y"], np.asarray(expected), rtol=1e-5)
 
 
 # -------------------------------------------------------------------------------------------- sizes

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.gallery import GALLERY
 from service.http.examples import example
 from solver import documents
 from solver.graph import inference
@@ -70,6 +71,8 @@ FILES: dict[str, str | bytes] = {
     "sequences.json": json.dumps(SEQUENCES),
     "inference.json": documents.dump_graph(inference(convolutional(4))),
     "convolutional.json": documents.dump_graph(convolutional()),
+    "lenet5.json": documents.dump_graph(GALLERY["lenet5"].model().graph),
+    "autoencoder.json": documents.dump_graph(GALLERY["autoencoder"].model().graph),
     "levels.json": documents.dump_graph(chain((16, 16, 8), batch=4)),
     "deep.json": documents.dump_graph(chain((16,) * 7, batch=64)),
     "fixed.json": json.dumps({**GRAPH, "batch": None}).replace('"batch", ', "8, "),
