@@ -133,13 +133,15 @@ def _showing(
         if follow is not None:
             follow(stage, news)
 
-    title, console = TITLES.get(wanted), None
-    if title is not None and wanted not in _UNTITLED and errors_may_be_seen():
-        from rich.console import Console
-        from rich.markup import escape
+    title = None if wanted in _UNTITLED else TITLES.get(wanted)
+    if title is None or not errors_may_be_seen():
+        yield None, heeding
+        return
+    from rich.console import Console
+    from rich.markup import escape
 
-        console = Console(stderr=True)
-    if title is None or console is None or not console.is_terminal:
+    console = Console(stderr=True)
+    if not console.is_terminal:
         yield None, heeding
         return
     with console.status("reading the document") as status:
@@ -162,12 +164,14 @@ def _showing(
 
         def shown(stage: str, news: Any) -> None:
             heeding(stage, news)
-            if isinstance(news, requests.ReadModel):
-                words["name"] = news.name
-            elif isinstance(news, requests.Trying):
-                words["trying"] = news.text
-            show(
-                "" if isinstance(news, requests.ReadModel | requests.Trying) else _progress_line(stage, news)
-            )
+            match news:
+                case requests.ReadModel():
+                    words["name"] = news.name
+                    show()
+                case requests.Trying():
+                    words["trying"] = news.text
+                    show()
+                case _:
+                    show(_progress_line(stage, news))
 
         yield observe, shown

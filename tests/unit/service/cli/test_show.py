@@ -214,16 +214,6 @@ def test_what_was_rewritten(capsys: pytest.CaptureFixture[str], width: int) -> N
         assert "20 more" in out
 
 
-def test_what_is_in_place_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    graph = convolutional()
-    render(pipeline.plan(graph, PlanOptions(in_place=True)), 100)
-    assert "in place: 2 values lie in the bytes of others, 2 of them as views" in " ".join(
-        capsys.readouterr().out.split()
-    )
-    render(pipeline.plan(graph), 100)
-    assert "in place" not in capsys.readouterr().out
-
-
 def test_what_is_in_place_is_a_fact_for_scripts() -> None:
     graph = convolutional()
     assert facts(pipeline.plan(graph))["in_place"] == {"values": 0, "views": 0, "size": 0}
