@@ -114,7 +114,10 @@ def shows(choices: type) -> Callable[[F], F]:
 def requested(options: PlanOptions | None, choices: Mapping[str, Any]) -> RequestedOptions:
     """Options by name, or all of them. Raises OptionsError for both, and for a value out of range."""
     if options is None:
-        _refuse_former(choices)
+        for name in MEASURES:  # each was once a keyword of its own
+            if name in choices:
+                texts = former_option(name, name, f'only=["{name}"]', 'scratch_budget="64 KiB"')
+                raise OptionsError(texts[0], remedy=texts[1], path=(name,))
         return documents.load_options(choices)
     if choices:
         raise OptionsError(
@@ -122,15 +125,6 @@ def requested(options: PlanOptions | None, choices: Mapping[str, Any]) -> Reques
             remedy=f"Pass {', '.join(choices)} in the PlanOptions, or all of them by name.",
         )
     return RequestedOptions(options, automatic=False)
-
-
-def _refuse_former(choices: Mapping[str, Any]) -> None:
-    """Raises OptionsError for a measure that is passed as a keyword of its own."""
-    for name in MEASURES:
-        if name not in choices:
-            continue
-        texts = former_option(name, name, f'only=["{name}"]', 'scratch_budget="64 KiB"')
-        raise OptionsError(texts[0], remedy=texts[1], path=(name,))
 
 
 def planned(

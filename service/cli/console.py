@@ -42,16 +42,13 @@ __all__ = [
     "Exit",
     "command_line",
     "degrade_output",
-    "drop_output",
     "drop_unwritable",
     "end_for",
     "ended_by",
     "errors_may_be_seen",
     "explain_command",
     "fail",
-    "fail_with_bug",
     "heed",
-    "is_closed_pipe",
     "note_end",
     "print_commands",
     "print_json",
@@ -235,8 +232,11 @@ def fail(message: str, code: Exit, *, as_json: bool = False, **facts: Any) -> No
 
 
 @contextlib.contextmanager
-def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
-    """Turn the errors of the core and of the file system into messages with an exit code."""
+def reporting(*, as_json: bool, document: str = "", place: str = "") -> Iterator[None]:
+    """Turn the errors of the core and of the file system into messages with an exit code.
+
+    `place` is what an error of the system is about that names no file.
+    """
     try:
         yield
         sys.stdout.flush()
@@ -255,33 +255,25 @@ def reporting(*, as_json: bool, document: str = "") -> Iterator[None]:
         fail(message, Exit.BUG if isinstance(error, InternalError) else code, as_json=as_json, **facts)
     except KeyboardInterrupt:
         raise SystemExit(int(Exit.INTERRUPTED)) from None
-    except BrokenPipeError:
-        drop_output()
-        raise SystemExit(int(Exit.OK)) from None
-    except SystemExit as end:
-        if not is_closed_pipe(end):
+    except (BrokenPipeError, SystemExit) as end:
+        if not _is_closed_pipe(end):
             raise
-        drop_output()
+        _drop(sys.stdout)
         raise SystemExit(int(Exit.OK)) from None
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        fail(f"{place}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
+        about = f"{error.filename or place}: " if error.filename or place else ""
+        fail(f"{about}{error.strerror or error}.", Exit.USAGE, as_json=as_json)
     except Exception as error:
         if hasattr(error, "exit_code"):  # of click, which has words and codes of its own
             raise
-        fail_with_bug(error, as_json=as_json)
+        _fail_with_bug(error, as_json=as_json)
 
 
-def is_closed_pipe(end: BaseException) -> bool:
+def _is_closed_pipe(end: BaseException) -> bool:
     """Whether standard output was closed by its reader, which libraries may turn into an exit."""
     return isinstance(end, BrokenPipeError) or (
         isinstance(end, SystemExit) and end.code == 1 and isinstance(end.__context__, BrokenPipeError)
     )
-
-
-def drop_output() -> None:
-    """Discard buffered output, so that writing it at the end cannot fail."""
-    _drop(sys.stdout)
 
 
 def drop_unwritable() -> None:
@@ -305,12 +297,12 @@ def showing() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:
-        if not is_closed_pipe(end):
+        if not _is_closed_pipe(end):
             raise
-        drop_output()
+        _drop(sys.stdout)
 
 
-def fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
+def _fail_with_bug(error: Exception, *, as_json: bool = False) -> NoReturn:
     """End with the traceback of an exception that nothing foresaw, and the exit code for bugs.
 
     Ctrl-C while a compiled module is initialized comes as an ImportError, with what it was as its cause.

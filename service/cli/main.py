@@ -9,17 +9,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from service.cli.console import (
-    Exit,
-    degrade_output,
-    drop_output,
-    drop_unwritable,
-    end_for,
-    ended_by,
-    fail,
-    fail_with_bug,
-    is_closed_pipe,
-)
+from service.cli.console import Exit, degrade_output, drop_unwritable, end_for, ended_by, reporting
 
 __all__ = ["main"]
 
@@ -31,20 +21,13 @@ def main() -> None:
         if signal.getsignal(number) == usual:
             signal.signal(number, end_for)
     try:
-        _run()
-    except KeyboardInterrupt:  # while modules are loaded
-        _end_interrupted()
+        # What happens outside of every command: modules are loaded, a help text is written.
+        with reporting(as_json=False, place="standard output"):
+            _run()
     except SystemExit as end:
         if end.code == Exit.INTERRUPTED:
             _end_interrupted()
-        if is_closed_pipe(end):  # of a help text, say
-            drop_output()
-            raise SystemExit(int(Exit.OK)) from None
         raise
-    except OSError as error:
-        fail(f"{error.filename or 'standard output'}: {error.strerror or error}.", Exit.USAGE)
-    except Exception as error:  # noqa: BLE001 - Python's own exit code for it, 1, means that a plan is wrong
-        fail_with_bug(error)
     finally:
         drop_unwritable()
 

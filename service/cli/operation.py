@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from service.cli.console import Exit, fail, print_line
-from service.cli.options import AsJson, Commands, examples
+from service.cli.options import AsJson, Commands
 from service.problems import Problem
 from solver.removed import removed
 
@@ -114,17 +114,13 @@ def worker(
 # ----------------------------------------------------------------------------------------- database
 
 
-Database = Commands(
-    help="The service's database: upgrade, check, recover, downgrade.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=examples(
-        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database upgrade",
-        "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database check",
-        "arenaplan database recover",
-    ),
+Database = app.group(
+    "database",
+    "The service's database: upgrade, check, recover, downgrade.",
+    "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database upgrade",
+    "ARENAPLAN_DATABASE_URL=postgresql://... arenaplan database check",
+    "arenaplan database recover",
 )
-app.add_typer(Database, name="database")
 
 
 @contextlib.contextmanager

@@ -199,6 +199,12 @@ class _Command(TyperCommand):
 class Commands(typer.Typer):
     """Commands of one topic."""
 
+    def group(self, name: str, text: str, *lines: str) -> Commands:
+        """A command of this name that has commands of its own; `text` is its help, with these examples."""
+        inner = Commands(help=text, no_args_is_help=True, rich_markup_mode=None, epilog=examples(*lines))
+        self.add_typer(inner, name=name)
+        return inner
+
     def add(
         self,
         *lines: str,

@@ -19,7 +19,7 @@ import typer
 
 from service.cli.console import Exit, fail, print_json, print_line
 from service.cli.operation import database_errors, settings
-from service.cli.options import AsJson, Commands, examples
+from service.cli.options import AsJson, Commands
 from service.cli.tables import aligned
 
 if TYPE_CHECKING:
@@ -33,29 +33,21 @@ app = Commands()
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-Keys = Commands(
-    help="API keys of a service: make, list, revoke.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=examples(
-        "arenaplan keys create --tenant acme --name build-farm",
-        "arenaplan keys create --name prometheus --scopes metrics --expires never",
-        "arenaplan keys list",
-        "arenaplan keys revoke ap_0123456789abcdef",
-    ),
+Keys = app.group(
+    "keys",
+    "API keys of a service: make, list, revoke.",
+    "arenaplan keys create --tenant acme --name build-farm",
+    "arenaplan keys create --name prometheus --scopes metrics --expires never",
+    "arenaplan keys list",
+    "arenaplan keys revoke ap_0123456789abcdef",
 )
-Tenants = Commands(
-    help="Tenants of a service: what they have taken, and may take.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog=examples(
-        "arenaplan tenants list",
-        "arenaplan tenants set acme --requests-per-minute 600 --stored-bytes 2GiB",
-        "arenaplan tenants set acme --disabled",
-    ),
+Tenants = app.group(
+    "tenants",
+    "Tenants of a service: what they have taken, and may take.",
+    "arenaplan tenants list",
+    "arenaplan tenants set acme --requests-per-minute 600 --stored-bytes 2GiB",
+    "arenaplan tenants set acme --disabled",
 )
-app.add_typer(Keys, name="keys")
-app.add_typer(Tenants, name="tenants")
 
 OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="Of this tenant alone.")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -42,25 +41,6 @@ def test_growth_is_allowed_or_not(tmp_path: Path, allowed: Allowance | None, cod
 def written(tmp_path: Path, form: str, old: PlanView = OLD, new: PlanView = NEW) -> str:
     gates.diff(old, new, Allowance(bytes=10), form, tmp_path / "out")
     return (tmp_path / "out").read_text(encoding="utf-8")
-
-
-def test_text(tmp_path: Path) -> None:
-    lines = written(tmp_path, "text").splitlines()
-    assert lines[0] == "test: 100 -> 150 bytes (+50, +50.00 %); more than the 10 bytes that it may grow"
-    assert "operand  at the peak before  after  growth" in lines
-    assert "b|`*                      0     40     +40" in lines
-    assert "activation                 100    150     +50" in lines
-    assert written(tmp_path, "text", OLD, OLD).startswith("test: 100 bytes, as before; within")
-
-
-def test_json(tmp_path: Path) -> None:
-    found = json.loads(written(tmp_path, "json"))
-    assert (found["growth"], found["share"], found["limit"], found["passed"]) == (50, 0.5, 110, False)
-    assert found["operands"] == [
-        {"name": "b|`*", "before": 0, "after": 40},
-        {"name": "a", "before": 100, "after": 110},
-    ]
-    assert json.loads(written(tmp_path, "json", plan(0), OLD))["share"] is None
 
 
 def test_markdown(tmp_path: Path) -> None:
