@@ -55,16 +55,6 @@ def test_bfloat16_rounds_as_ml_dtypes_does() -> None:
         same_bits(ours, values.astype(ml_dtypes.bfloat16).view(np.uint16))
 
 
-def test_bfloat16_rounds_as_onnx_does() -> None:
-    helper = pytest.importorskip("onnx.numpy_helper", reason="onnx has a conversion of its own")
-    onnx = pytest.importorskip("onnx", reason="onnx has a conversion of its own")
-    values: Array = np.random.default_rng(3).standard_normal(10_000).astype(np.float32)
-    tensor = onnx.helper.make_tensor("x", onnx.TensorProto.BFLOAT16, values.shape, values)
-    theirs = helper.to_array(tensor).astype(np.float32)
-    ours = converted(values, DType.FLOAT32, DType.BFLOAT16)
-    np.testing.assert_array_equal(converted(ours, DType.BFLOAT16, DType.FLOAT32), theirs)
-
-
 def test_every_bfloat16_comes_back() -> None:
     wide = converted(BITS, DType.BFLOAT16, DType.FLOAT32)
     np.testing.assert_array_equal(wide.view(np.uint32), BITS.astype(np.uint32) << 16)

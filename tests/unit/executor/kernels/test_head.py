@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solver.errors import GraphError
-from solver.graph.packing import pack, unpack
-from solver.graph.storage import Storage
-from solver.graph.types import Array, DType, TensorType
+from solver.graph.types import Array
 from tests.support.every import grid
 from tests.support.one_operation import OneOperation, normal
 
@@ -151,21 +148,3 @@ def test_no_step_allocates_more_than_small_buffers() -> None:
         operation.assert_lean()
         turned = [values[0], np.ascontiguousarray(values[1].T), labels]
         OneOperation(HEAD, turned, scratch_budget=1 << 18, transB=1).assert_lean()
-
-
-@grid("storage", [Storage("float16"), Storage("int8", 8, zero_points=True), Storage("int4", 32)])
-@grid("trans_b", [0, 1])
-def test_a_stored_weight_is_the_weight_that_it_stands_for(storage: Storage, trans_b: int) -> None:
-    """In chunks of the same size, to the rounding of float32."""
-    storage = replace(storage, axis=1 - trans_b)
-    x, labels = normal(90, 64, dtype="float32"), np.random.default_rng(1).integers(0, 200, 90)
-    w = normal(*((200, 64) if trans_b else (64, 200)), dtype="float32")
-    more: dict[str, Any] = {"transB": trans_b, "chunk_rows": 50, "chunk_columns": 70}
-    type_ = TensorType(w.shape, DType.FLOAT32, storage)
-    stored = OneOperation(HEAD, [x, w, labels], stored={1: storage}, **more)
-    plain = OneOperation(HEAD, [x, unpack(pack(w, type_), type_), labels], **more)
-    dy = [normal(90, dtype="float32", seed=seed) for seed in (5, 6)]
-    for one, other in zip(stored.forward_all(), plain.forward_all(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(stored.backward(dy, 0)[0], plain.backward(dy, 0)[0], rtol=1e-5, atol=1e-5)
-    stored.assert_lean()

@@ -131,6 +131,7 @@ def test_windows_of_any_number_of_taps(kernel: tuple[int, int], layout: str) -> 
     one = OneOperation("MaxPool", [x], kernel_shape=kernel, data_layout=layout)
     dy = np.ones(one.types[0].shape)
     (saved,) = one.kind.saved(one.node)
+    assert saved.type.shape == one.types[0].shape
     assert saved.type.dtype.value == ("uint8" if np.prod(kernel) <= 255 else "int32")
     dx = one.backward(dy, 0)[0]
     assert dx.sum() == dy.size

@@ -103,6 +103,7 @@ def test_unpacking_allocates_nothing_of_the_size_of_a_tile(storage: Storage) -> 
             "ConvTranspose", [normal(1, 512, 3, 3).astype(np.float32), filters], stored={1: stored}, **more
         ),
         OneOperation("Gather", [w, np.arange(4096) % 1024], stored={0: stored}, **more),
+        OneOperation("ProductLogSumExp", [x, w, np.arange(64)], transB=1, stored={1: stored}, **more),
     ]
     with every() as check:
         for operation in operations:
