@@ -57,8 +57,8 @@ class Largest:
     open: tuple[int, ...]
     impossible_from: int
     next_floor: int
-    more: Verdict | None
     complete: bool
+    more: Verdict | None = None
 
     @property
     def exact(self) -> bool:
@@ -152,7 +152,6 @@ class _Search:
             tuple(each for each in between if each not in self.refuted),
             limit,
             self.floors(size + 1)[0],
-            None,
             self.complete and not self.deadline.expired,
         )
 
