@@ -23,7 +23,10 @@ __all__ = ["place_compiled", "placed_in_numpy", "placing_is_compiled"]
 #: has to be loaded first, or a single pass, also if it has to be compiled; and any pass once it is loaded.
 COMPILED_FROM: Final = 256
 COMPILED_ONCE_FROM: Final = 3000
-LOADED_FROM: Final = 16
+LOADED_FROM: Final = 8
+
+#: Seconds that NumPy places in before smaller problems load what was compiled before: as long as that takes.
+LOADING_SECONDS: Final = 0.25
 
 #: Placements between looks at the clock.
 LOOK: Final = 250
@@ -48,7 +51,9 @@ def place_compiled(
     `once`: no other pass follows.
     """
     pieces = len(instance) if instance.pieces is None else len(instance.pieces)
-    least = LOADED_FROM if _LOADED else COMPILED_ONCE_FROM if once else COMPILED_FROM
+    least = COMPILED_ONCE_FROM if once else COMPILED_FROM
+    if _LOADED or (pieces >= LOADED_FROM and _worth_loading()):
+        least = LOADED_FROM
     compiles = pieces >= COMPILED_ONCE_FROM or sum(_NUMPY_SECONDS) >= PYTHON_SECONDS
     if pieces < least or not placing_is_compiled(compiles=compiles):
         return None
@@ -74,6 +79,14 @@ def placed_in_numpy(seconds: float) -> None:
     _NUMPY_SECONDS[0] += seconds
 
 
+def _worth_loading() -> bool:
+    """Whether NumPy has placed for so long, or twice as long as before, that code on disk is looked for."""
+    if _NUMPY_SECONDS[0] < _NEXT_LOOK[0]:
+        return False
+    _NEXT_LOOK[0] = 2 * _NUMPY_SECONDS[0]
+    return True
+
+
 def placing_is_compiled(*, compiles: bool) -> bool:
     """Whether the kernels run as machine code; compiles them if asked to, unless a deadline forbids it."""
     if not _LOADED:
@@ -89,10 +102,11 @@ def placing_is_compiled(*, compiles: bool) -> bool:
     return bool(_LOADED)
 
 
-#: Whether the kernels run as machine code in this process, and the seconds that NumPy has placed in their
-#: stead.
+#: Whether the kernels run as machine code in this process, the seconds that NumPy has placed in their stead,
+#: and those after which code on disk is looked for.
 _LOADED: Final[list[bool]] = []
 _NUMPY_SECONDS: Final = [0.0]
+_NEXT_LOOK: Final = [LOADING_SECONDS]
 
 
 class _Index:
