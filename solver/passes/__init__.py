@@ -14,7 +14,7 @@ from solver.passes.base import Applied, Facts, Pass, Tell
 from solver.passes.levels import MAX_PARALLELISM, Levels
 from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
-from solver.passes.recompute import Recompute, without_advice
+from solver.passes.recompute import Recompute
 from solver.passes.search_order import SearchOrder, in_given_order, in_listed_order
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "chosen",
     "in_given_order",
     "in_listed_order",
-    "without_advice",
 ]
 
 #: Every pass, in the order in which they run. Adding one is a module here and its place in this list.

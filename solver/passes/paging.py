@@ -176,7 +176,7 @@ class Paging(Pass):
         assert places is not None  # its time was found
         paged = with_transfers(program, problem, taken, places, self.tiers, self.costs)
         baseline = sum(problem.cost(frozenset(range(len(problem.gaps)))))
-        complete = cover.complete and not deadline.expired
+        complete = cover.complete and not deadline.late
         took = elapsed(paged, self.tiers, self.costs)
         return _Paged(paged, way, took, cover.bound, baseline, complete)
 

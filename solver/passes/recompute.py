@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from solver.accounting import (
     PeakBound,
@@ -32,7 +32,7 @@ from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import RESIDUE, CostBound, Costs, EntryKind, Program, Tier, loads
 from solver.schedules import Schedule, rerun
 
-__all__ = ["Recompute", "read_only_bytes", "weights_apart", "without_advice"]
+__all__ = ["OrderRefused", "Recompute", "attempting", "read_only_bytes", "to_least_peak", "weights_apart"]
 
 #: If values are defined in place, each next budget is smaller by 1/50 at least.
 _STEP = 50
@@ -64,8 +64,6 @@ class Recompute(Pass):
     name: ClassVar[str] = "recompute"
     requires: ClassVar[frozenset[str]] = frozenset({"sequential", "own memory"})
     searches: ClassVar[bool] = True
-    #: Whether a refusal says how many bytes are enough where no schedule at all keeps the capacity.
-    advises: ClassVar[bool] = True
 
     recompute: bool = False
     capacity: int | None = None
@@ -104,13 +102,7 @@ class Recompute(Pass):
         if program is not given_program:
             problem = self._problem(program, cost)
         searches = _Searches(program, problem, self._peak, deadline, tell)
-        first = self._within(searches, self.capacity)
-        reached, late = first, deadline.expired and not first.schedule.complete
-        # The relaxation counts each value by itself: it proves nothing where some share bytes.
-        impossible = first.schedule.impossible and not self.in_place
-        if reached.peak > self.capacity and not self.tiers and (self.advises or not impossible):
-            # Beginning with schedules of other budgets finds more; and what it ends with is good advice.
-            reached = min(reached, self._least(searches, lowest), key=lambda each: each.peak)
+        reached = self._reached(searches, lowest)
         if reached.peak <= self.capacity:
             return self._applied(program, problem, reached, lowest, peak_before, deadline)
         raise _not_found(
@@ -118,16 +110,24 @@ class Recompute(Pass):
             lowest,
             self.capacity,
             min(reached.peak, peak_before),  # the search may end above what it began with
-            impossible=impossible,
-            late=late,
+            impossible=searches.impossible(self.capacity) and not self.in_place,
+            late=deadline.late and not reached.schedule.complete,
             coarser=given_program is not program,
         )
 
-    def _within(self, searches: _Searches, capacity: int) -> _Reached:
+    def _reached(self, searches: _Searches, lowest: PeakBound) -> _Reached:
+        """The cheapest schedule found that keeps the capacity; else that of the least peak found."""
+        assert self.capacity is not None  # else nothing would be searched for
+        reached = self._within(searches, self.capacity, _SHARE if self.tiers else 1.0)
+        if reached.peak <= self.capacity or self.tiers:
+            return reached
+        # Beginning with schedules of other budgets finds more; and what it ends with is good advice.
+        return min(reached, self._least(searches, lowest), key=lambda each: each.peak)
+
+    def _within(self, searches: _Searches, capacity: int, share: float = 1.0) -> _Reached:
         """The schedule found for a capacity, which may exceed it. Budgets count bytes without aliases: bytes
         that aliases save need no recomputation. At first these are the bytes saved in the program as it is.
         """
-        share = _SHARE if self.tiers else 1.0
         budget = capacity + max(self._loads(searches.program)) - self._peak(searches.program)
         while True:
             reached = searches.within(budget, share=share)
@@ -154,7 +154,7 @@ class Recompute(Pass):
             if least.peak <= self.capacity or deadline.expired:
                 break
             # What aliases save is not in the budgets of these searches, and may be more elsewhere.
-            fewer = self._within(searches, least.peak - 1)
+            fewer = self._within(searches, least.peak - 1, SHARE)
             if fewer.peak >= least.peak:
                 break
             least = fewer
@@ -204,7 +204,7 @@ class Recompute(Pass):
         bound = checked if self.in_place else max(schedule.bound, checked)
         facts["checked_nanoseconds"] = checked
         # A bound that the deadline cut off may be there another time.
-        complete = schedule.complete and (proved is not None or not deadline.expired)
+        complete = schedule.complete and (proved is not None or not deadline.late)
         figures = facts | _facts(program, problem, schedule, self.capacity, bound)
         return Applied(reached.program, figures, complete, proved)
 
@@ -239,20 +239,46 @@ class Recompute(Pass):
 
 
 @dataclass(frozen=True, slots=True)
-class _Unadvised(Recompute):
-    """Refuses at once what is proved to be impossible."""
+class _Attempt(Recompute):
+    """One search for a schedule that keeps the capacity, with a share of the usual work."""
 
-    advises: ClassVar[bool] = False
+    share: float = 1.0
+
+    def _reached(self, searches: _Searches, lowest: PeakBound) -> _Reached:
+        assert self.capacity is not None  # else nothing would be searched for
+        return self._within(searches, self.capacity, self.share)
 
 
-def without_advice(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
-    """The same passes, which refuse at once what cannot be: a better capacity takes as long as some plans."""
+@dataclass(frozen=True, slots=True)
+class _Descent(Recompute):
+    """Short searches down to the least peak, which end at one that keeps the capacity."""
+
+    def _reached(self, searches: _Searches, lowest: PeakBound) -> _Reached:
+        return self._least(searches, lowest)
+
+
+def _as(
+    kind: type[Recompute], passes: Callable[[_Options], Sequence[Pass]], **more: Any
+) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes with another kind of recomputation."""
     return lambda options: [
-        _Unadvised(**{field.name: getattr(p, field.name) for field in fields(p)})
+        kind(**{field.name: getattr(p, field.name) for field in fields(p)}, **more)
         if isinstance(p, Recompute)
         else p
         for p in passes(options)
     ]
+
+
+def attempting(
+    passes: Callable[[_Options], Sequence[Pass]], share: float
+) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, where recomputation searches once, with a share of its usual work."""
+    return _as(_Attempt, passes, share=share)
+
+
+def to_least_peak(passes: Callable[[_Options], Sequence[Pass]]) -> Callable[[_Options], Sequence[Pass]]:
+    """The same passes, where recomputation goes down to the least peak until one keeps the capacity."""
+    return _as(_Descent, passes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,12 +353,7 @@ def weights_apart(
     passes: Callable[[_Options], Sequence[Pass]], ahead: int
 ) -> Callable[[_Options], Sequence[Pass]]:
     """The same passes, where recomputation leaves what no step writes to paging, `ahead` levels ahead."""
-    return lambda options: [
-        _WeightsApart(**{field.name: getattr(p, field.name) for field in fields(p)}, ahead=ahead)
-        if isinstance(p, Recompute)
-        else p
-        for p in passes(options)
-    ]
+    return _as(_WeightsApart, passes, ahead=ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +378,7 @@ class _Searches:
     ) -> None:
         """`peak` counts the bytes that are live at once in a program, with aliases."""
         self.program, self.deadline = program, deadline
+        self._impossible = -1
         self._problem, self._peak, self._tell = problem, peak, tell
 
     def within(self, budget: int, before: Schedule | None = None, share: float = 1.0) -> _Reached:
@@ -365,9 +387,16 @@ class _Searches:
             cheapest,  # numba and OR-Tools, only where they are needed
         )
 
-        return self._reached(
-            cheapest(self._problem, budget, self.deadline, before=before, share=share, tell=self._tell)
-        )
+        key = self._problem, budget, share, None if before is None else before.sequence
+        answers = self.deadline.work.answers
+        schedule = answers.get(key)
+        if not isinstance(schedule, Schedule):
+            schedule = cheapest(
+                self._problem, budget, self.deadline, before=before, share=share, tell=self._tell
+            )
+            if not self.deadline.expired:
+                answers[key] = schedule
+        return self._reached(schedule)
 
     def repaired(self, budget: int, before: Schedule) -> _Reached:
         """See `repaired`."""
@@ -375,7 +404,13 @@ class _Searches:
 
         return self._reached(repaired(self._problem, budget, before, self.deadline))
 
+    def impossible(self, budget: int) -> bool:
+        """Whether a search has proved that too few, where each value has bytes of its own."""
+        return budget <= self._impossible
+
     def _reached(self, schedule: Schedule) -> _Reached:
+        if schedule.impossible:
+            self._impossible = max(self._impossible, schedule.budget)
         changed = rerun(self.program, schedule.sequence)
         return _Reached(schedule, changed, self._peak(changed))
 
@@ -418,6 +453,10 @@ def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> C
     )
 
 
+class OrderRefused(CapacityError):
+    """No schedule keeps the capacity that keeps the order in which steps run first."""
+
+
 def _not_found(
     problem: ScheduleProblem,
     lowest: PeakBound,
@@ -433,7 +472,8 @@ def _not_found(
     known = " None that keeps the order of the steps exists." if impossible else ""
     if coarser:
         known += f" Steps that run again need places at multiples of {RESIDUE} bytes."
-    return CapacityError(
+    kind = OrderRefused if impossible else CapacityError
+    return kind(
         f"No schedule was found that keeps {capacity:,} bytes{' in time' if late else ''}; the smallest takes"
         f" {peak:,}.{known}"
         f" {lowest.bytes:,} bytes at least are proved, at step {problem.steps[lowest.step]}.",

@@ -1,17 +1,20 @@
 """From a graph or a program to a proven plan.
 
-    measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`
-    paths        graph -> reference program -> passes -> layout -> plan -> proof: `plan`, `plan_program`
+    measures     options as they are asked for -> exact options, whose plan is the cheapest: `plan_requested`;
+                 under exact options: `plan`, `plan_program`
+    strategy     the one loop over rows, each a plan that may be made, with one budget of work
+    rows         the rows of a request
+    paths        graph -> reference program; what was placed -> plan -> proof
     like         the same, with persistent values where another plan has them: `plan_like`
     deployment   entry points and ties -> one arena, in which each of them runs: `plan_deployment`
     ranges       one plan for several sizes: `plan_at`
     planner      what preparations ask while they try something
-    scheduling   passes and layout, again with fewer bytes where what passes made does not fit
+    scheduling   passes and layout of a row, again with fewer bytes if what passes made does not fit
     layout       the layout of each space, within a capacity or in tiers
     options      what no preparation and no pass checks
     watch        who is told how far it is
 
-Read `paths` first: the others are its steps.
+Read `strategy` first, then `rows`: the others are their steps.
 """
 
 from __future__ import annotations
@@ -28,15 +31,13 @@ from solver.pipeline.deployment import (
     plan_deployment,
 )
 from solver.pipeline.like import plan_like
-from solver.pipeline.measures import free_measures, plan_requested
+from solver.pipeline.measures import free_measures, plan, plan_program, plan_requested
 from solver.pipeline.options import PROGRAM, checked
 from solver.pipeline.paths import (
     Start,
     arena_bytes,
     checked_of_program,
     modelled_costs,
-    plan,
-    plan_program,
     reference_of,
     start_of,
 )

@@ -37,6 +37,7 @@ from solver.pipeline.homes import in_common_homes
 from solver.pipeline.layout import settled
 from solver.pipeline.measures import candidate_requested
 from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.rows import exactly
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import (
     MAX_ENTRIES,
@@ -500,7 +501,7 @@ def _apart(plans: Plans, candidate: Candidate) -> Candidate:
             continue
         value = plan.program.values[inside[0]]
         if len(inside) > 1 or region.members[0] != inside[0] or region.nbytes != value.type.nbytes:
-            return plans.candidate(replace(plan.options, sub_ranges=False))
+            return exactly(plans, replace(plan.options, sub_ranges=False))
     return candidate
 
 

@@ -22,8 +22,8 @@ from solver.graph import TrainableGraph
 from solver.graph.types import TensorType
 from solver.layout import Pin
 from solver.native import heeding_deadline
-from solver.pipeline.measures import candidate_requested
-from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.measures import candidate_requested, plans_of
+from solver.pipeline.paths import Candidate, Plans
 from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions
@@ -84,11 +84,7 @@ def plan_like(
             remedy=f"Leave out --like, or the {several}.",
             path=("like",),
         )
-    plans: Plans
-    if isinstance(subject, TrainableGraph):
-        plans = GraphPlans(subject, options, observe, follow)
-    else:
-        plans = ProgramPlans(subject, options, observe, follow)
+    plans = plans_of(subject, options, observe, follow)
     deadline = plans.deadline
     plans.deadline = deadline.leaving(FOR_PINNED)
     without = candidate_requested(plans, requested, advise=advise)

@@ -13,18 +13,19 @@ a measure that does not lower the peak is not taken.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver.collector import collector_paused
-from solver.errors import CapacityError, ConstraintError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.pipeline.options import with_capacity
-from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans, nearest
+from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
 from solver.pipeline.ranges import at_largest, with_planned_sizes
+from solver.pipeline.rows import Rows, cost_of, exactly
 from solver.pipeline.scheduling import MANY_STEPS
+from solver.pipeline.strategy import EFFORT, Cost, Row, Strategy
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, refuse_ranges
 from solver.program import Program, loads
@@ -33,10 +34,50 @@ from solver.reports.records import paging
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
-__all__ = ["candidate_requested", "free_measures", "plan_requested"]
+__all__ = ["candidate_requested", "free_measures", "plan", "plan_program", "plan_requested", "plans_of"]
 
-#: The share of the remaining time that is kept for recomputation, while plans without it are tried.
-_FOR_RECOMPUTATION = 0.75
+
+@collector_paused()
+@heeding_deadline
+def plan(
+    graph: TrainableGraph,
+    options: PlanOptions | None = None,
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
+    advise: bool = True,
+) -> Plan:
+    """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
+
+    The options are taken exactly as they are; `plan_requested` chooses some of them. Without
+    `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises OptionsError for
+    an option out of range, CapacityError when no arena within the capacity was found; with `advise` it says
+    which capacity is enough, also where finding that takes as long as some plans.
+    """
+    options = options or PlanOptions()
+    plans = GraphPlans(graph, options, observe, follow)
+    return plans.proved(exactly(plans, options, advise=advise))
+
+
+@collector_paused()
+@heeding_deadline
+def plan_program(
+    program: BlockProgram,
+    options: PlanOptions | None = None,
+    *,
+    observe: Observer | None = None,
+    follow: Follower | None = None,
+) -> Plan:
+    """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
+
+    The default target means `PROGRAM` here. `in_place` uses the permissions to overwrite, `order` that to
+    reorder; `recompute` repeats operations that are pure. Raises OptionsError for what only graphs have
+    (batch, scratch budget, update mode, rewriting) and for what the program does not permit, DimensionError
+    when the blocks, rounded up to the alignment, do not fit the 64-bit offsets of any runtime.
+    """
+    options = options or PlanOptions()
+    plans = ProgramPlans(program, options, observe, follow)
+    return plans.proved(exactly(plans, options))
 
 
 @collector_paused()
@@ -48,41 +89,45 @@ def plan_requested(
     observe: Observer | None = None,
     follow: Follower | None = None,
     advise: bool = True,
+    deadline: Deadline | None = None,
 ) -> Plan:
     """Plan a graph or an explicit program as a user asks for it: see `plan` and `plan_program`.
 
     `options` of the plan are exact: they say which measures it takes. It is never larger than the plan of the
     program as written. With a capacity or tiers, plans without extra time go before others. Cost without a
     capacity: that of the plan as written, and at most 30 % more. With ranges of sizes the plan is that of the
-    largest size, and is proved at others, too.
+    largest size, and is proved at others, too. A `deadline` takes the place of that of the options, and its
+    work that of `EFFORT` units.
     """
     requested = requested or RequestedOptions()
     options = requested.options
     if requested.ranges:
-        deadline = Deadline.after(options.deadline_seconds)
+        deadline = deadline or Deadline.after(options.deadline_seconds).within(EFFORT)
         graph = at_largest(subject, requested)
         alone = replace(requested, ranges=())
-        plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise)
-        return with_planned_sizes(plan, graph, requested.ranges, deadline)
-    plans = _plans_of(subject, options, observe, follow)
+        plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise, deadline=deadline)
+        return with_planned_sizes(plan, graph, requested.ranges, deadline.by_time())
+    plans = plans_of(subject, options, observe, follow, deadline)
     return plans.proved(candidate_requested(plans, requested, advise=advise))
 
 
-def _plans_of(
+def plans_of(
     subject: TrainableGraph | BlockProgram,
     options: PlanOptions,
     observe: Observer | None = None,
     follow: Follower | None = None,
+    deadline: Deadline | None = None,
 ) -> Plans:
+    """The plans of a graph or of an explicit program. Raises OptionsError for an option out of range."""
     if isinstance(subject, TrainableGraph):
-        return GraphPlans(subject, options, observe, follow)
-    return ProgramPlans(subject, options, observe, follow)
+        return GraphPlans(subject, options, observe, follow, deadline)
+    return ProgramPlans(subject, options, observe, follow, deadline)
 
 
 def candidate_requested(plans: Plans, requested: RequestedOptions, *, advise: bool = True) -> Candidate:
     """The plan of `plan_requested` among these, not proved yet. Raises as it does."""
     if not requested.automatic:
-        return plans.candidate(requested.options, advise=advise)
+        return exactly(plans, requested.options, advise=advise)
     return _cheapest(plans, requested.options, advise=advise)
 
 
@@ -95,22 +140,7 @@ def free_measures(subject: TrainableGraph | BlockProgram, requested: RequestedOp
     refuse_ranges(requested.ranges, "A curve, a verdict or a list of costs")
     if not requested.automatic:
         return requested.options
-    return _free_choices(_plans_of(subject, requested.options), requested.options)[0].options
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """Why the candidates that were tried do not exist, the last one last."""
-
-    by_capacity: list[CapacityError] = field(default_factory=list)
-    by_constraints: list[ConstraintError] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.by_capacity or self.by_constraints)
-
-    def error(self) -> CapacityError | ConstraintError:
-        """The refusal by the capacity that lacks the fewest bytes; else that of the steps as written."""
-        return nearest(self.by_capacity) if self.by_capacity else self.by_constraints[-1]
+    return _free_choices(plans_of(subject, requested.options), requested.options)[0].options
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,55 +154,34 @@ class _Choice:
 def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
     """The candidate that takes the least time, and of those that take none, the one of the fewest bytes."""
     within = with_capacity(options).capacity
-    choices = _free_choices(plans, options)
     dearer = [] if within is None else list(_dearer_choices(plans, options))
-    refused = _Refused()
-    best: Candidate | None = None
-    deadline = plans.deadline
-    if dearer:
-        plans.deadline = deadline.leaving(_FOR_RECOMPUTATION)
-    for choice in choices:
-        if best is not None and best.bytes <= choice.bound and not options.memories:
-            break
-        if within is not None and choice.bound > within and (dearer or refused):
-            continue
-        candidate = _tried(plans, choice.options, refused, advise=not dearer, listed=choice.options.order)
-        if candidate is not None and (best is None or _is_better(candidate, best, options)):
-            best = candidate
-    plans.deadline = deadline
-    if best is not None and not ((moves := paging(best.plan)) and moves.moved):
-        return best  # nothing is moved to slower memory and back
-    for k, dear in enumerate(dearer):
-        if best is not None and (deadline.expired or dear.only_if_refused):
-            break
-        candidate = _tried(plans, dear.options, refused, advise=advise and not k)
-        if candidate is not None and (best is None or candidate.nanoseconds < best.nanoseconds):
-            best = candidate
-        elif candidate is None and any(error.proved for error in refused.by_capacity[-1:]):
-            break
-    if best is None:
-        raise refused.error()
-    return best
+    listed = Rows(plans, advise=not dearer)
+    free = Strategy(plans.deadline, _bytes_alone if not options.memories else cost_of(options))
+    for choice in _free_choices(plans, options):
+        bytes_ = 0 if options.memories else choice.bound
+        if within is None or choice.bound <= within or not (dearer or free.refused or free.best):
+            free.run(
+                replace(row, bound=(0, bytes_))
+                for row in listed.under(choice.options, listed=choice.options.order)
+            )
+    if free.best is not None and not ((moves := paging(free.best.plan)) and moves.moved):
+        return free.best  # nothing is moved to slower memory and back
+    if not dearer:
+        return free.plan(())
+    strategy = Strategy(plans.deadline, cost_of(options), free.best, free.refused)
+    rows = Rows(plans, advise=advise)
+    best = strategy.plan(row for dear in dearer for row in _dear_rows(rows, dear))
+    return rows.stated(best)
 
 
-def _is_better(candidate: Candidate, best: Candidate, options: PlanOptions) -> bool:
-    """Of plans that take no extra time the smaller one; homes in several memories have times of their own."""
-    if options.memories:
-        return (candidate.nanoseconds, candidate.bytes) < (best.nanoseconds, best.bytes)
-    return candidate.bytes < best.bytes
+def _dear_rows(rows: Rows, dear: _Dear) -> Iterator[Row]:
+    for row in rows.under(dear.options):
+        yield replace(row, wanted=lambda best: best is None) if dear.only_if_refused else row
 
 
-def _tried(
-    plans: Plans, options: PlanOptions, refused: _Refused, *, advise: bool, listed: bool = False
-) -> Candidate | None:
-    """The candidate under these options; None, and one more in `refused`, where there is none that fits."""
-    try:
-        return plans.candidate(options, advise=advise, listed=listed)
-    except CapacityError as error:
-        refused.by_capacity.append(error)
-    except ConstraintError as error:
-        refused.by_constraints.append(error)
-    return None
+def _bytes_alone(candidate: Candidate) -> Cost:
+    """Of plans that take no extra time the smaller one is better."""
+    return 0, candidate.bytes
 
 
 # ------------------------------------------------------------------------- measures that take no time

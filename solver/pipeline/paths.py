@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from solver import preparations
 from solver.accounting import level_costs, roofline, step_costs
 from solver.collector import collector_paused
-from solver.errors import CapacityError, DimensionError, InternalError, OptionsError
+from solver.errors import DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph, graph_digest
 from solver.graph.declared import MAX_BYTES
 from solver.layout import Certificate, Deadline
-from solver.native import heeding_deadline
 from solver.passes import (
     Aliases,
     Levels,
@@ -26,13 +25,13 @@ from solver.passes import (
     Recompute,
     SearchOrder,
     in_listed_order,
-    without_advice,
 )
 from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.layout import place
 from solver.pipeline.options import check_of_program, check_places, checked, of_program, with_capacity
 from solver.pipeline.planner import Derived, Planner
-from solver.pipeline.scheduling import Passes, Results, placed, run_passes
+from solver.pipeline.scheduling import Passes, Placed, Results, run_passes
+from solver.pipeline.strategy import EFFORT
 from solver.pipeline.watch import Follower, Observer, Stopwatch
 from solver.plan import Plan, PlanOptions, with_digest
 from solver.preparations import Prepared
@@ -64,55 +63,9 @@ __all__ = [
     "arena_bytes",
     "checked_of_program",
     "modelled_costs",
-    "nearest",
-    "plan",
-    "plan_program",
     "reference_of",
     "start_of",
 ]
-
-
-@collector_paused()
-@heeding_deadline
-def plan(
-    graph: TrainableGraph,
-    options: PlanOptions | None = None,
-    *,
-    observe: Observer | None = None,
-    follow: Follower | None = None,
-    advise: bool = True,
-) -> Plan:
-    """Plan the memory of one training iteration, and prove that the plan computes what the graph says.
-
-    The options are taken exactly as they are; `solver.pipeline.measures` chooses some of them. Without
-    `options.deadline_seconds` the same arguments give the same plan, byte for byte. Raises OptionsError for
-    an option out of range, CapacityError when no arena within the capacity was found; with `advise` it says
-    which capacity is enough, also where finding that takes as long as some plans.
-    """
-    options = options or PlanOptions()
-    plans = GraphPlans(graph, options, observe, follow)
-    return plans.proved(plans.candidate(options, advise=advise))
-
-
-@collector_paused()
-@heeding_deadline
-def plan_program(
-    program: BlockProgram,
-    options: PlanOptions | None = None,
-    *,
-    observe: Observer | None = None,
-    follow: Follower | None = None,
-) -> Plan:
-    """Plan the memory of an explicit program, under the promises of `plan`; `graph` is the program's name.
-
-    The default target means `PROGRAM` here. `in_place` uses the permissions to overwrite, `order` that to
-    reorder; `recompute` repeats operations that are pure. Raises OptionsError for what only graphs have
-    (batch, scratch budget, update mode, rewriting) and for what the program does not permit, DimensionError
-    when the blocks, rounded up to the alignment, do not fit the 64-bit offsets of any runtime.
-    """
-    options = options or PlanOptions()
-    plans = ProgramPlans(program, options, observe, follow)
-    return plans.proved(plans.candidate(options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +94,16 @@ class Plans(ABC):
     programs that do not depend on the options.
     """
 
-    def __init__(self, options: PlanOptions, observe: Observer | None, follow: Follower | None) -> None:
+    def __init__(
+        self,
+        options: PlanOptions,
+        observe: Observer | None,
+        follow: Follower | None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Without a deadline, that of the options, and `EFFORT` units of work."""
         self.watch = Stopwatch(observe, follow)
-        self.deadline = Deadline.after(options.deadline_seconds)
+        self.deadline = deadline or Deadline.after(options.deadline_seconds).within(EFFORT)
         self.results = Results()
         #: Values of other programs in the same memory, which all programs hold.
         self._held: tuple[Value, ...] = ()
@@ -154,10 +114,9 @@ class Plans(ABC):
         """The abilities of the target of all plans."""
 
     @abstractmethod
-    def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
-        """The plan under these options. Raises CapacityError and OptionsError as `plan` does.
-
-        `listed`: another order of the steps comes from list scheduling alone.
+    def starts(self, options: PlanOptions) -> Iterator[Start]:
+        """The reference program under these options; then those with fewer preparations, whose plans may be
+        better. Raises OptionsError as `plan` does.
         """
 
     @abstractmethod
@@ -189,13 +148,14 @@ class Plans(ABC):
             ours = reference_digest(reference.program)
             return with_digest(replace(plan, graph_digest=self.digest(), reference_digest=ours))
 
-    def _planned(self, name: str, reference: Lowered, passes: Passes, options: PlanOptions) -> Plan:
-        """The plan without digests, neither proved nor saying how the reference program was prepared."""
-        if not (
-            options.tiers or options.recompute or options.memories
-        ):  # which make further values, with names of their own
-            options.constraints.rules(reference.program)
-        placement = placed(reference, passes, options, self.deadline, self.watch, self.results)
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the graph or program."""
+
+    def finished(self, start: Start, placement: Placed) -> Candidate:
+        """The plan of what was placed."""
+        prepared, reference, options = start.prepared, start.reference, start.options
         program, outcomes = placement.applied.program, placement.outcomes
         offsets = [0] * len(program.values)
         for space, outcome in enumerate(outcomes):
@@ -204,8 +164,11 @@ class Plans(ABC):
             for region, offset in zip(inside, outcome.layout.offsets, strict=True):
                 for member, shift in zip(region.members, region.offsets, strict=True):
                     offsets[member] = offset + shift
-        return Plan(
-            graph=name,
+        records = placement.applied.records
+        if prepared is not None:
+            records = (*prepared.records, *_conversions(reference.program, options), *records)
+        plan = Plan(
+            graph=self.name,
             graph_digest="",
             reference_digest="",
             options=options,
@@ -215,13 +178,17 @@ class Plans(ABC):
             certificates=tuple(
                 Certificate(o.status, o.proof, o.lower_bound, o.witness_step, o.solver) for o in outcomes
             ),
-            deterministic=placement.applied.complete and all(outcome.deterministic for outcome in outcomes),
+            deterministic=placement.applied.complete
+            and start.complete
+            and all(outcome.deterministic for outcome in outcomes),
             holds=reference.holds,
-            records=placement.applied.records,
+            replacements=() if prepared is None else prepared.replacements,
+            records=records,
             producer=producer(),
             cost_bound=placement.applied.bound,
             home_bound=placement.applied.home_bound,
         )
+        return Candidate(reference, plan)
 
     def _behind(self, reference: Lowered, passes: Passes, options: PlanOptions) -> Lowered:
         if options.tiers:  # whose names the program does not know without them
@@ -241,6 +208,7 @@ class GraphPlans(Plans):
         options: PlanOptions,
         observe: Observer | None = None,
         follow: Follower | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Raises OptionsError for an option out of range."""
         self._target = checked(options)
@@ -248,7 +216,7 @@ class GraphPlans(Plans):
         # Once for all trials. The preparation then finds no more than what a chunked head reads in front of a
         # Transpose.
         self._graph = preparations.with_frozen_storage(graph, options.frozen_storage)
-        super().__init__(options, observe, follow)
+        super().__init__(options, observe, follow, deadline)
         self._derived: list[Derived] = []
 
     @property
@@ -258,17 +226,13 @@ class GraphPlans(Plans):
     def digest(self) -> str:
         return graph_digest(self._given)
 
-    def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
+    @property
+    def name(self) -> str:
+        return self._graph.name
+
+    def starts(self, options: PlanOptions) -> Iterator[Start]:
         checked(options)
-        passes: Passes = self._target.passes
-        if not advise:
-            passes = without_advice(passes)
-        if listed:
-            passes = in_listed_order(passes)
-        best: Candidate | None = None
-        refused: list[CapacityError] = []
         tried = set[tuple[object, ...]]()
-        within = options.capacity is not None or bool(options.tiers or options.memories)
         for preparing in _preparing(options):
             with self.watch("prepare"):
                 planner = self._planner(preparing)
@@ -276,28 +240,15 @@ class GraphPlans(Plans):
             if (prepared.replacements, prepared.scratch_budget) in tried:
                 continue
             tried.add((prepared.replacements, prepared.scratch_budget))
+            fitted = replace(options, scratch_budget=prepared.scratch_budget)
             try:
-                candidate = self._prepared_plan(prepared, planner, passes, options)
-            except CapacityError as error:
-                refused.append(error)
-                continue
+                with self.watch("derive"):
+                    reference = _reference(prepared, planner, fitted)
             except OptionsError:
                 if preparing is options:
                     raise
                 continue  # costs that were given are those of other steps
-            if best is None or _price(candidate, within=within) < _price(best, within=within):
-                best = candidate
-            dear = (
-                any(candidate.plan.program.runs)
-                or options.tiers
-                or options.memories
-                or options.parallelism > 1
-            )
-            if self.deadline.expired or (within and not dear):
-                break
-        if best is None:
-            raise nearest(refused)
-        return best
+            yield Start(reference, self._target.passes, fitted, prepared)
 
     def behind(self, options: PlanOptions) -> Lowered:
         reference = self.reference(options)
@@ -319,25 +270,7 @@ class GraphPlans(Plans):
         ]
 
     def _planner(self, options: PlanOptions) -> Planner:
-        return Planner(self._target, options, self.deadline, self._derived, self._held)
-
-    def _prepared_plan(
-        self, prepared: Prepared, planner: Planner, passes: Passes, options: PlanOptions
-    ) -> Candidate:
-        # The budget as it was fitted: the plan can be repeated with its own options.
-        options = replace(options, scratch_budget=prepared.scratch_budget)
-        with self.watch("derive"):
-            reference = _reference(prepared, planner, options)
-        plan = self._planned(prepared.graph.name, reference, passes, options)
-        return Candidate(
-            reference,
-            replace(
-                plan,
-                replacements=prepared.replacements,
-                records=(*prepared.records, *_conversions(reference.program, options), *plan.records),
-                deterministic=plan.deterministic and prepared.complete,
-            ),
-        )
+        return Planner(self._target, options, self.deadline.by_time(), self._derived, self._held)
 
 
 class ProgramPlans(Plans):
@@ -349,12 +282,13 @@ class ProgramPlans(Plans):
         options: PlanOptions,
         observe: Observer | None = None,
         follow: Follower | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Raises OptionsError and DimensionError as `plan_program` does."""
         options = of_program(options)
         check_of_program(options)
         _passes_of_program(with_capacity(options))
-        super().__init__(options, observe, follow)
+        super().__init__(options, observe, follow, deadline)
         self._program = program
         with self.watch("derive"):
             from solver.training import explicit_program
@@ -379,13 +313,16 @@ class ProgramPlans(Plans):
 
         return program_digest(self._program)
 
-    def candidate(self, options: PlanOptions, *, advise: bool = True, listed: bool = False) -> Candidate:
+    @property
+    def name(self) -> str:
+        return self._program.name
+
+    def starts(self, options: PlanOptions) -> Iterator[Start]:
         options = checked_of_program(self._program, options)
         if options.costs is not None:
             check_costs(self._reference.program, options.costs)
         check_places(self._reference.program, options)
-        passes = in_listed_order(_passes_of_program) if listed else _passes_of_program
-        return Candidate(self._reference, self._planned(self._program.name, self._reference, passes, options))
+        yield Start(self._reference, _passes_of_program, options)
 
     def behind(self, options: PlanOptions) -> Lowered:
         with self.watch("passes"):
@@ -396,20 +333,6 @@ class ProgramPlans(Plans):
 
     def hold(self, values: Sequence[Value]) -> None:
         self._reference = replace(self._reference, program=holding(self._reference.program, values))
-
-
-def nearest(refused: Sequence[CapacityError]) -> CapacityError:
-    """The refusal of the choice that lacks the fewest bytes, as far as it is known what each lacks.
-
-    What is proved of one choice is proved of no other: a refusal is proved if that of every choice is.
-    """
-    if not refused:
-        raise InternalError("No choice was tried.")
-    return min(refused, key=lambda error: (error.proved, error.excess))
-
-
-def _price(candidate: Candidate, *, within: bool) -> int:
-    return candidate.nanoseconds if within else candidate.bytes
 
 
 def _preparing(options: PlanOptions) -> Iterator[PlanOptions]:
@@ -485,12 +408,14 @@ def reference_of(subject: TrainableGraph | BlockProgram, options: PlanOptions) -
     return aligned(explicit_program(subject), options.alignment or ALIGNMENT).program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Start:
     """The start of every plan: the reference program and the passes; of a graph also its prepared form."""
 
     reference: Lowered
     passes: Passes
+    #: As asked for, with the scratch budget as it was fitted: a plan is repeated with its own options.
+    options: PlanOptions
     prepared: Prepared | None = None
 
     @property
@@ -509,11 +434,11 @@ def start_of(
         reference = ProgramPlans(subject, options).reference(options)
         if options.costs is not None:
             check_costs(reference.program, options.costs)
-        return Start(reference, _passes_of_program)
+        return Start(reference, _passes_of_program, options)
     target = checked(options)
     planner = Planner(target, options, deadline or Deadline())
     prepared = _prepared(subject, planner, options)
-    return Start(_reference(prepared, planner, options), target.passes, prepared)
+    return Start(_reference(prepared, planner, options), target.passes, options, prepared)
 
 
 def arena_bytes(program: Program, reference: Lowered, options: PlanOptions, deadline: Deadline) -> int:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import TypeVar
 
-from solver.accounting import least_elapsed, level_costs, step_costs
-from solver.errors import CapacityError, ConstraintError, InternalError
+from solver.accounting import least_elapsed, step_costs
+from solver.errors import CapacityError, InternalError
 from solver.layout import Deadline, Outcome
 from solver.passes import Applied as PassResult
-from solver.passes import Paging, Pass, Recompute, SearchOrder, in_given_order
+from solver.passes import Paging, Pass, Recompute, SearchOrder
 from solver.passes.paging import LOOKAHEADS
 from solver.passes.recompute import read_only_bytes, weights_apart
-from solver.passes.search_order import Lowest, in_order_of
+from solver.passes.search_order import Lowest
 from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.homes import InMemories, place_in_memories
 from solver.pipeline.layout import place
-from solver.pipeline.options import in_one_memory, with_capacity
+from solver.pipeline.options import in_one_memory
 from solver.pipeline.watch import Stopwatch
 from solver.plan import PlanOptions
 from solver.program import RESIDUE, CostBound, Costs, HomeBound, Program, Record, Region, loads, regions
 from solver.targets import Lowered
 from solver.verify.figures import unpaged
 
-__all__ = ["MANY_STEPS", "Applied", "Passes", "Placed", "Results", "placed", "run_passes"]
+__all__ = ["MANY_STEPS", "Applied", "Passes", "Placed", "Results", "first_runs", "fitted", "run_passes"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -86,9 +85,6 @@ _FAR = 1.25
 #: that takes longer than recomputation does, and is done where no plan fits without.
 MANY_STEPS = 3_000
 
-#: Figures of a search for an order that hold for every order, with what they are compared with.
-_EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
-
 #: Bounds that are proved of values with bytes of their own, and false of plans in which some share bytes.
 _OF_OWN_BYTES = {
     Recompute.name: ("floor", "order_bound", "bound_nanoseconds", "checked_nanoseconds"),
@@ -146,22 +142,6 @@ class Applied:
         )
         return replace(self, records=records, bound=None)
 
-    def cost(self, options: PlanOptions) -> int:
-        """Nanoseconds of an iteration with tiers or steps at the same time, else those of repetitions."""
-        if options.memories:
-            return self.fact(HOMES, "nanoseconds")
-        if options.parallelism > 1 and not self.nanoseconds:
-            return sum(level_costs(self.program, options.costs))
-        return self.nanoseconds or self.fact(Recompute.name, "extra_nanoseconds")
-
-    def least(self, options: PlanOptions) -> int:
-        """A lower bound of `cost` over all orders, as far as one is known."""
-        if options.parallelism > 1 or options.memories:
-            return 0
-        if self.nanoseconds:
-            return self.compute - self.fact(Recompute.name, "extra_nanoseconds")
-        return self.fact(SearchOrder.name, "every_order_nanoseconds")
-
     @property
     def nanoseconds(self) -> int:
         """How long an iteration is modelled to take."""
@@ -186,7 +166,7 @@ class Placed:
     reduced: bool
 
 
-def placed(
+def fitted(
     reference: Lowered,
     passes: Passes,
     options: PlanOptions,
@@ -194,135 +174,17 @@ def placed(
     watch: Stopwatch,
     results: Results,
 ) -> Placed:
-    """Passes and layout. Where steps run again or values are paged, the cheapest plan of several orders.
+    """Passes, then layout; where passes can take fewer bytes, again with a smaller budget.
 
-    So a choice of order makes no plan dearer than it is in the order as written, and leave to define values
-    in place makes none dearer than it is where each has bytes of its own. Raises CapacityError where nothing
-    was found that fits, OptionsError for what passes and solvers refuse, ConstraintError where no order has a
-    layout that keeps the constraints.
+    Raises CapacityError where nothing was found that fits, OptionsError for what passes and solvers refuse,
+    ConstraintError where the constraints have no layout.
     """
-    best: Placed | None = None
-    refused: CapacityError | None = None
-    impossible: ConstraintError | None = None
-    tight = False
-    tried = set[tuple[bool, bool, tuple[int, ...] | None]]()
-    for choice in _choices(reference.program, passes, options, deadline, watch, results):
-        freedom = choice.options.in_place, choice.options.recompute
-        if (*freedom, choice.order) in tried or (choice.if_tight and not tight):
-            continue
-        if choice.if_refused and best is not None:
-            continue
-        as_asked = choice.options.in_place == options.in_place
-        try:
-            candidate = _fitting(reference, choice, deadline, watch, results)
-        except ConstraintError as error:
-            impossible = impossible or error
-            continue
-        except CapacityError as error:
-            if error.proved and as_asked:
-                raise
-            refused = error if refused is None else min(refused, error, key=lambda each: each.excess)
-            tight = True
-            continue
-        tight = tight or candidate.reduced
-        if len(candidate.applied.orders) == 1:
-            tried |= {(*freedom, order) for order in candidate.applied.orders}
-        if not as_asked:
-            candidate = replace(candidate, applied=candidate.applied.without_bounds_of_own_bytes())
-        for figure in _EVERY_ORDER:  # what is proved for every order, the first search has proved
-            if best is not None and (known := best.applied.fact(SearchOrder.name, figure)):
-                candidate = replace(
-                    candidate, applied=candidate.applied.stating(SearchOrder.name, figure, known)
-                )
-        if best is None or candidate.applied.cost(options) < best.applied.cost(options):
-            best = candidate
-        if best.applied.cost(options) <= best.applied.least(options) or deadline.expired:
-            break
-    if best is not None:
-        return best
-    raise refused or impossible or InternalError("No order was tried.")
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Passes to try, with the options that they and the layout get; and the order of steps, where it is known
-    before they run.
-
-    With `if_tight` it can be better only where the layout of another choice exceeded the capacity. With
-    `if_refused` it is tried where no other has a plan.
-    """
-
-    passes: Passes
-    options: PlanOptions
-    order: tuple[int, ...] | None = None
-    if_tight: bool = False
-    if_refused: bool = False
-
-
-def _choices(
-    program: Program,
-    passes: Passes,
-    options: PlanOptions,
-    deadline: Deadline,
-    watch: Stopwatch,
-    results: Results,
-) -> Iterator[_Choice]:
-    """The passes with several orders of steps; with tiers also without each of the other freedoms.
-
-    What is paged depends on what is defined in place and on what runs again, and no bound says which is best.
-    But recomputation with its largest budget is none, and `Paging` alone tries to share no bytes.
-    """
-    if not options.tiers:
-        yield from _orders(program, passes, options, deadline, watch, results)
-        return
-    freedoms = [(True, False) if asked else (False,) for asked in (options.recompute, options.in_place)]
-    for recompute, in_place in product(*freedoms):
-        fewer = replace(
-            options, recompute=recompute, in_place=in_place, sub_ranges=options.sub_ranges and in_place
-        )
-        if_tight = recompute != options.recompute or not (options.order or recompute)
-        for choice in _orders(program, passes, fewer, deadline, watch, results):
-            large = len(program.steps) > MANY_STEPS
-            yield replace(
-                choice,
-                if_tight=if_tight and fewer != options,
-                if_refused=large and options.recompute and fewer != options,
-            )
-
-
-def _orders(
-    program: Program,
-    passes: Passes,
-    options: PlanOptions,
-    deadline: Deadline,
-    watch: Stopwatch,
-    results: Results,
-) -> Iterator[_Choice]:
-    """The passes as they are, then with the orders that are compared with theirs."""
-    yield _Choice(passes, options)
-    if not options.order or not (options.recompute or options.tiers):
-        return
-    for each in passes(with_capacity(options)):
-        if isinstance(each, SearchOrder):
-            if options.in_place and not options.tiers:
-                own = each.for_own_bytes()
-                searched = own.choose(program, results.lowest(own, program, deadline, watch), deadline)
-                yield _Choice(in_order_of(passes, searched), options, _first_runs(searched.program))
-            break
-        program = each.run(program)
-    yield _Choice(in_given_order(passes), options, _first_runs(program))
-
-
-def _fitting(
-    reference: Lowered, choice: _Choice, deadline: Deadline, watch: Stopwatch, results: Results
-) -> Placed:
-    """Passes, then layout; where passes can take fewer bytes, again with a smaller budget."""
-    options = choice.options
     #: By space, as each has a tier of its own; without tiers the first stands for all.
     seen = in_one_memory(options)
     reserved = _reserved_bytes(seen)
     refused: CapacityError | None = None
     only_apart = False
+    whole = deadline.by_time()
     for step in (None, *_steps_down(seen, len(reference.program.steps))):
         less = list(reserved)
         less[0] += step or 0
@@ -331,7 +193,7 @@ def _fitting(
                 try:
                     applied = _scheduled(
                         reference.program,
-                        choice.passes,
+                        passes,
                         seen,
                         less,
                         deadline,
@@ -358,10 +220,10 @@ def _fitting(
                         inside, outcomes = homes.regions, homes.outcomes
                         applied = applied.in_memories(homes)
                     else:
-                        outcomes = place(applied.program, inside, reference.solvers, options, deadline, watch)
+                        outcomes = place(applied.program, inside, reference.solvers, options, whole, watch)
                     # What was proved is about a smaller tier than the options say.
                     if less[0] > reserved[0] and options.tiers:
-                        applied = _bounded(applied, reference.program, choice, deadline)
+                        applied = _bounded(applied, reference.program, passes, options, deadline)
                     return Placed(applied, inside, outcomes, reduced=less != reserved)
                 except CapacityError as error:
                     refused = refused or error
@@ -388,14 +250,15 @@ def _steps_down(options: PlanOptions, steps: int) -> Iterator[int]:
         yield from range(step, size, step)
 
 
-def _bounded(applied: Applied, reference: Program, choice: _Choice, deadline: Deadline) -> Applied:
+def _bounded(
+    applied: Applied, reference: Program, passes: Passes, options: PlanOptions, deadline: Deadline
+) -> Applied:
     """The same with bounds on the bytes moved and on the time in the tiers that the options have."""
-    options = choice.options
     if options.memories or options.parallelism > 1:
         moved, took = 0, 0
     else:
         within = replace(options, recompute=False)
-        paging = next(each for each in choice.passes(within) if isinstance(each, Paging))
+        paging = next(each for each in passes(within) if isinstance(each, Paging))
         ahead = applied.fact(Paging.name, "lookahead")
         copied = applied.fact(Paging.name, "moved_in") + applied.fact(Paging.name, "moved_out")
         moved = paging.least_bytes(unpaged(applied.program), ahead, copied, deadline)
@@ -547,7 +410,7 @@ def _weights_apart(
     return None
 
 
-def _first_runs(program: Program) -> tuple[int, ...]:
+def first_runs(program: Program) -> tuple[int, ...]:
     """The reference's steps in the order in which they run first."""
     return tuple(dict.fromkeys(step.reference for step in program.steps if step.reference is not None))
 
@@ -571,4 +434,4 @@ def run_passes(
         if result.facts is not None:
             records.append(Record(each.name, result.facts))
         program, complete = result.program, complete and result.complete
-    return Applied(program, tuple(records), complete, bound, frozenset({_first_runs(program)}))
+    return Applied(program, tuple(records), complete, bound, frozenset({first_runs(program)}))

@@ -6,8 +6,9 @@ Sizes, offsets and peaks are exact Python integers in bytes. Lifespans are half-
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from threading import Event
 from typing import Protocol, Self
@@ -25,6 +26,7 @@ __all__ = [
     "Proof",
     "Reserved",
     "Status",
+    "Work",
 ]
 
 #: Sizes and ends beyond this do not fit the signed 64-bit offsets of any runtime.
@@ -145,15 +147,31 @@ class Outcome:
     deterministic: bool = True
 
 
+@dataclass(slots=True)
+class Work:
+    """The work of the searches of one request, in units; and their answers, so that none is asked twice.
+
+    An answer stands beside the question: a problem, which is frozen, with budgets.
+    """
+
+    spent: float = 0.0
+    answers: dict[object, object] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When to stop: at the `time.monotonic` instant `at`, or as soon as `cancel` is set by any thread.
+    """When to stop: at the `time.monotonic` instant `at`, as soon as `cancel` is set by any thread, or when
+    searches have done `most` units of `work`.
 
-    ``None`` in both places: never. Everything that searches looks at it every few milliseconds.
+    ``None`` in the first two places and no limit of work: never. Everything that searches looks at it every
+    few milliseconds, and counts what it does. A unit is about a second of one core; the count depends on the
+    problem alone, so a search that its work ends has the same answer on every machine.
     """
 
     at: float | None = None
     cancel: Event | None = None
+    work: Work = field(default_factory=Work, compare=False)
+    most: float = math.inf
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
@@ -168,9 +186,26 @@ class Deadline:
         return self if self.at is None else replace(self, at=self.at - seconds)
 
     def leaving(self, part: float) -> Self:
-        """Earlier by this part of the time that remains, for what comes after."""
-        remaining = self.remaining
-        return self if remaining == float("inf") else self.sooner(part * remaining)
+        """Earlier by this part of the time and of the work that remain, for what comes after."""
+        earlier = self if self.remaining == math.inf else self.sooner(part * self.remaining)
+        return earlier.within((1 - part) * self.units)
+
+    def within(self, units: float) -> Self:
+        """The same after at most so many further units of work."""
+        return replace(self, most=min(self.most, self.work.spent + units))
+
+    def by_time(self) -> Self:
+        """The same for what counts no work, and has to be done however much was."""
+        return replace(self, most=math.inf)
+
+    def spend(self, units: float) -> None:
+        """Count work that was done."""
+        self.work.spent += units
+
+    @property
+    def units(self) -> float:
+        """Units of work left, never negative; infinity without a limit."""
+        return max(0.0, self.most - self.work.spent)
 
     @property
     def cancelled(self) -> bool:
@@ -181,11 +216,17 @@ class Deadline:
         """Seconds left, never negative; infinity without a limit."""
         if self.cancelled:
             return 0.0
-        return float("inf") if self.at is None else max(0.0, self.at - time.monotonic())
+        return math.inf if self.at is None else max(0.0, self.at - time.monotonic())
+
+    @property
+    def late(self) -> bool:
+        """Whether time is up, so that another run may find more."""
+        return self.remaining <= 0.0
 
     @property
     def expired(self) -> bool:
-        return self.remaining <= 0.0
+        """Whether a search has to end: time is up, or the work is done."""
+        return self.work.spent >= self.most or self.late
 
 
 class LayoutSolver(Protocol):

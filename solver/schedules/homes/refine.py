@@ -123,7 +123,7 @@ class _Refinement:
         if self.best is None:
             return failure
         _, homes, outcomes = self.best
-        complete = complete and not self.deadline.expired
+        complete = complete and not self.deadline.late
         return Housed(homes, outcomes, self.bound, self.relaxation.bound, complete)
 
     def _layout(self, k: int, inside: tuple[int, ...], start: Layout | None = None) -> Outcome:

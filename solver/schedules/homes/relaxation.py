@@ -20,7 +20,7 @@ from solver.accounting.homes import HomeProblem, added_up_homes, reduced_times
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.program import HomeBound, HomeRow
-from solver.schedules.native import run_native
+from solver.schedules.native import lp_solved
 
 __all__ = ["Relaxation", "Rows", "relaxed"]
 
@@ -162,7 +162,7 @@ def _solved(
                 if position < len(number) and coefficient:
                     balance[position].SetCoefficient(variables[k], coefficient)
     solver.Objective().SetMinimization()
-    status = run_native(solver.Solve, solver.InterruptSolve, deadline)
+    status = lp_solved(solver, deadline)
     if status != pywraplp.Solver.OPTIMAL:
         return None
     multipliers = []

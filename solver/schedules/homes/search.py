@@ -18,7 +18,7 @@ from solver.accounting.homes import HomeProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.schedules.homes.relaxation import Relaxation, Rows
-from solver.schedules.native import cp_solver, run_native
+from solver.schedules.native import cp_solved, cp_solver
 
 __all__ = ["WORK", "Cut", "Homes", "chosen_homes"]
 
@@ -81,7 +81,7 @@ def chosen_homes(
         problem.capacities
     )
     if terms > _TERMS or deadline.expired:
-        return Homes(None if best is None else tuple(best), bound, complete=not deadline.expired)
+        return Homes(None if best is None else tuple(best), bound, complete=not deadline.late)
     if len(problem.items) > _EXACT_ITEMS:
         # CP-SAT gets no hints here, because hints from a poor start slow it down.
         near = search.exactly(None, work, deadline, within=int(bound * _NEAR)).homes
@@ -272,13 +272,13 @@ class _Search:
         for i, home in enumerate(start or ()):
             for k, variable in lies[i].items():
                 model.add_hint(variable, k == home)
-        solver = cp_solver(work, seed=0)
+        solver = cp_solver(work, deadline, seed=0)
         solver.parameters.relative_gap_limit = 0.0 if len(items) <= _EXACT_ITEMS else _GAP
-        status = run_native(lambda: solver.solve(model), solver.stop_search, deadline)
+        status = cp_solved(solver, model, deadline)
         known = None if start is None else tuple(start)
         if status is None:
-            return Homes(known, 0, complete=False)
-        complete = status == cp_model.OPTIMAL or not deadline.expired
+            return Homes(known, 0, complete=not deadline.late)
+        complete = status == cp_model.OPTIMAL or not deadline.late
         if within is not None and status == cp_model.INFEASIBLE:
             return Homes(known, 0)
         if status == cp_model.INFEASIBLE:

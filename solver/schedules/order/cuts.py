@@ -25,7 +25,7 @@ from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.program import followers
-from solver.schedules.native import run_native
+from solver.schedules.native import FLOW_ARC, run_native
 
 __all__ = ["Cuts", "least_peak"]
 
@@ -100,6 +100,7 @@ class Cuts:
             np.array([t, *([self._sink] * len(after))], np.int64),
             np.full(1 + len(after), self._never, np.int64),
         )
+        deadline.spend(FLOW_ARC * self.arcs)
         status = run_native(lambda: flow.solve(self._source, self._sink), lambda: None, deadline)
         return sure + int(flow.optimal_flow()) if status == flow.OPTIMAL else 0
 

@@ -22,6 +22,7 @@ from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.native import addressed
 from solver.program import followers
+from solver.schedules.native import ORDER_TURN
 from solver.schedules.order import order_kernel as kernel
 from solver.schedules.order.cuts import least_peak
 from solver.schedules.tables import end_to_end, tables
@@ -82,6 +83,7 @@ class Orders:
         walked, kept, numbers = map(addressed, (order, best, state))
         for begin in range(0, most, _SLICE):
             end = min(begin + _SLICE, most)
+            deadline.spend(ORDER_TURN * (end - begin))
             if deadline.expired or not kernel.walk(
                 walked, kept, begin, end, most, target, hot, numbers, *self._given
             ):
@@ -148,7 +150,7 @@ def best_order(
         return 0 if budget is None else orders.over(order, budget), orders.peak(order)
 
     best = min(starts, key=rank)
-    peak, complete = rank(best)[1], True
+    peak = rank(best)[1]
     most = min(turns, _TURNS_A_STEP * count) // len(_WALKS)
     for seed, (part, percent) in enumerate(_WALKS):
         if peak <= target:
@@ -156,10 +158,10 @@ def best_order(
         cut = max(target, peak * percent // 100) if budget is None else budget
         walked = orders.walk(best, cut, most, target=target, hot=peak // part, seed=seed, deadline=deadline)
         best = min(best, walked, key=rank)
-        peak, complete = rank(best)[1], not deadline.expired
-        if not complete:
+        peak = rank(best)[1]
+        if deadline.expired:
             break
-    return Ordered(best, peak, given_peak, bound, complete)
+    return Ordered(best, peak, given_peak, bound, complete=not deadline.late)
 
 
 def _list(

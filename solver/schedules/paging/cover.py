@@ -25,7 +25,7 @@ import numpy as np
 from solver.accounting.gaps import GapKind, PagingProblem
 from solver.errors import InternalError
 from solver.layout import Deadline
-from solver.schedules.native import cp_solver, run_native
+from solver.schedules.native import cp_solved, cp_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -67,7 +67,7 @@ def exact(
     from ortools.sat.python import cp_model
 
     if deadline.expired:
-        return Covering(start, 0, complete=False)
+        return Covering(start, 0, complete=not deadline.late)
     model = cp_model.CpModel()
     rows = _rows(problem, capacity)
     useful = sorted({j for row, _ in rows for j in row})
@@ -123,12 +123,12 @@ def _solved(
     """The gaps taken in the best solution, None without one; a bound; whether wall time did not cut."""
     from ortools.sat.python import cp_model
 
-    solver = cp_solver(work, seed=0)
+    solver = cp_solver(work, deadline, seed=0)
     solver.parameters.relative_gap_limit = gap
-    status = run_native(lambda: solver.solve(model), solver.stop_search, deadline)
+    status = cp_solved(solver, model, deadline)
     if status is None:
-        return None, 0, False
-    complete = status == cp_model.OPTIMAL or not deadline.expired
+        return None, 0, not deadline.late
+    complete = status == cp_model.OPTIMAL or not deadline.late
     bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, bound, complete

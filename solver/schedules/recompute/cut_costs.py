@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
-from solver.schedules.native import cp_solver, run_native
+from solver.schedules.native import cp_solved, cp_solver
 from solver.schedules.order.cuts import Cuts
 
 if TYPE_CHECKING:
@@ -287,8 +287,8 @@ class _Moments:
 
         if not self._fits:
             return CostInEveryOrder(steps=self._steps, impossible=True), 0.0
-        solver = cp_solver(work)
-        status = run_native(lambda: solver.solve(self._model), solver.stop_search, deadline)
+        solver = cp_solver(work, deadline)
+        status = cp_solved(solver, self._model, deadline)
         if status is None:
             return CostInEveryOrder(), work
         spent = solver.response_proto.deterministic_time

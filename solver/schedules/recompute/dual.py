@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from solver.accounting.problem import ScheduleProblem, joined, may_share
 from solver.layout import Deadline
 from solver.program import CostBound, DualRow, Program, RowKind
-from solver.schedules.native import run_native
+from solver.schedules.native import lp_solved
 
 __all__ = ["proved_cost"]
 
@@ -221,7 +221,7 @@ class _Dual:
         best, known = None, set[tuple[object, ...]]()
         idle = 0
         for _ in range(_ROUNDS):
-            status = run_native(solver.Solve, solver.InterruptSolve, self.deadline)
+            status = lp_solved(solver, self.deadline)
             if status != pywraplp.Solver.OPTIMAL:
                 break
             bound = self._bound(rows, [constraint.dual_value() for constraint in constraints])

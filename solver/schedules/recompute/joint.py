@@ -73,7 +73,7 @@ def order_to_repeat(
         return ordered
     order = _Search(problem, before, budget, deadline, least, near or 0).run(ordered.order)
     peak = Orders(problem, before).peak(order)
-    return replace(ordered, order=order, peak=peak, complete=not deadline.expired)
+    return replace(ordered, order=order, peak=peak, complete=not deadline.late)
 
 
 class _Search:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
-from solver.schedules.native import cp_solver, run_native
+from solver.schedules.native import cp_solved, cp_solver
 from solver.schedules.tables import AGAIN
 
 if TYPE_CHECKING:
@@ -194,18 +194,21 @@ class Moments:
         if self.infeasible:
             return Relaxed(0, None, infeasible=True)
         # Linear relaxations lift the bound on a cost; a plain question is answered sooner without most.
-        solver = cp_solver(work, seed=seed, linearization=1 if self._asks else 2)
-        answer = run_native(lambda: self._answer(solver, deadline), solver.stop_search, deadline)
-        return answer or Relaxed(0, None, cut=True)
+        solver = cp_solver(work, deadline, seed=seed, linearization=1 if self._asks else 2)
+        status = cp_solved(solver, self._model, deadline)
+        return (
+            Relaxed(0, None, cut=deadline.late) if status is None else self._answer(solver, status, deadline)
+        )
 
-    def _answer(self, solver: cp_model.CpSolver, deadline: Deadline) -> Relaxed:
+    def _answer(
+        self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus, deadline: Deadline
+    ) -> Relaxed:
         from ortools.sat.python import cp_model
 
-        status = solver.solve(self._model)
         work = round(solver.response_proto.deterministic_time, 6)  # the last digits are noise
         if status == cp_model.INFEASIBLE:
             return Relaxed(0, None, work=work, infeasible=True)
-        cut = status != cp_model.OPTIMAL and deadline.expired
+        cut = status != cp_model.OPTIMAL and deadline.late
         bound = max(0, math.ceil(solver.best_objective_bound - 1e-6))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Relaxed(bound, None, work=work, cut=cut)

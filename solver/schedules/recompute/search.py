@@ -263,7 +263,7 @@ class _Search:
     def schedule(self, proof: ScheduleProof | None) -> Schedule:
         """The best so far, and what is proved of it."""
         sequence = self._sequence()
-        late = self.deadline.expired and not self.done()
+        late = self.deadline.late and not self.done()
         cut = self.cut or late
         figures = (self.budget, self.peak, self.given_peak, self.extra, min(self.bound, self.extra), proof)
         numbers = tuple(self.best.tolist())

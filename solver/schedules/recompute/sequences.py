@@ -20,6 +20,7 @@ from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.native import addressed
+from solver.schedules.native import WALK_EVENT
 from solver.schedules.recompute import sequence_kernel as kernel
 from solver.schedules.tables import MOST_RUNS, tables
 
@@ -87,6 +88,7 @@ class Sequences:
         for begin in range(0, most, part):
             if deadline.expired:
                 break
+            deadline.spend(WALK_EVENT * count * (min(begin + part, most) - begin))
             count = kernel.walk(
                 row,
                 count,

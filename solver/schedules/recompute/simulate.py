@@ -10,6 +10,7 @@ from solver.accounting.problem import ScheduleProblem
 from solver.layout import Deadline
 from solver.layout.model.instance import Integers
 from solver.native import addressed
+from solver.schedules.native import REPAIR_STEP
 from solver.schedules.recompute import kernel
 from solver.schedules.tables import nothing_again, tables, work_for
 
@@ -71,6 +72,7 @@ class Simulator:
             part = min(left, self._slice)
             done = kernel.repair(numbers, budget, part, candidate, self._tried, *self._given)
             self.simulations += done
+            deadline.spend(REPAIR_STEP * done * len(self.problem.steps))
             left -= done
             peak = self.run(candidate).peak
             if peak >= 0 and (least < 0 or peak <= least):

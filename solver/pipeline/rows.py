@@ -1,0 +1,299 @@
+"""The rows of a request (`solver.pipeline.strategy`): the plans that it may have, and what is known of each.
+
+    no capacity, no tiers      the passes as asked for, once
+    a capacity                 the order as written, with 5 %, 20 % and all of the usual work; behind a miss,
+                               down to the least peak; then orders that are searched for, the same way
+    tiers                      paging with and without repetitions and sharing, in one order or two
+    fewer preparations         behind all of these, if no plan was found or it takes time
+
+`solver.pipeline.measures` asks for rows under several options, `exactly` for those under given ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from typing import Final
+
+from solver.accounting import step_costs
+from solver.errors import CapacityError
+from solver.layout import Deadline
+from solver.passes import SearchOrder, in_given_order, in_listed_order
+from solver.passes.recompute import OrderRefused, Recompute, attempting, to_least_peak
+from solver.passes.search_order import in_order_of
+from solver.pipeline.options import with_capacity
+from solver.pipeline.paths import Candidate, Plans, Start
+from solver.pipeline.scheduling import MANY_STEPS, Passes, Placed, first_runs, fitted
+from solver.pipeline.strategy import EFFORT, Cost, Made, Row, Strategy
+from solver.plan import PlanOptions
+
+__all__ = ["Rows", "cost_of", "exactly"]
+
+#: The parts of the usual work with which repetitions are searched for, one after the other.
+_SHARES: Final = (0.05, 0.2, 1.0)
+
+#: Estimates of work: steps that a whole search for repetitions takes a unit for, and a search for an order.
+_STEPS_A_UNIT, _ORDER_STEPS_A_UNIT = 20, 30
+
+#: The part of all work that a descent to the least peak may take, and a search for an order.
+_DESCENT, _ORDER = EFFORT / 3, EFFORT / 2
+
+#: A descent is about as much work as this many whole searches.
+_DESCENT_SEARCHES = 2.0
+
+#: The figure that holds for every order, with that which it is compared with.
+_EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
+
+
+def exactly(plans: Plans, options: PlanOptions, *, advise: bool = True) -> Candidate:
+    """The plan under these options as they are. Raises CapacityError and OptionsError as `plan` does."""
+    rows = Rows(plans, advise=advise)
+    strategy = Strategy(plans.deadline, cost_of(options))
+    return rows.stated(strategy.plan(rows.under(options)))
+
+
+def cost_of(options: PlanOptions) -> Callable[[Candidate], Cost]:
+    """What plans under these options are compared by: without a capacity or tiers, their bytes."""
+    within = is_within(options)
+
+    def cost(candidate: Candidate) -> Cost:
+        return candidate.nanoseconds if within else 0, candidate.bytes
+
+    return cost
+
+
+def is_within(options: PlanOptions) -> bool:
+    """Whether plans have to keep a number of bytes."""
+    return options.capacity is not None or bool(options.tiers or options.memories)
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one request, and what they have found out together."""
+
+    plans: Plans
+    advise: bool = True
+    #: What repetitions cost at least in every order, by the figures of `_EVERY_ORDER`.
+    every_order: dict[str, int] = field(default_factory=dict)
+
+    def under(self, options: PlanOptions, *, listed: bool = False) -> Iterator[Row]:
+        """The rows under these options. `listed`: another order comes from list scheduling alone."""
+        starts = self.plans.starts(options)
+        start = next(starts)
+        yield from self._of(start, listed=listed)
+
+        def fewer_preparations(_: Deadline) -> Made:
+            return Made(rows=[row for other in starts for row in self._of(other, listed=listed)])
+
+        def wanted(best: Candidate | None) -> bool:
+            return best is None or not is_within(options) or _takes_time(best)
+
+        yield Row(fewer_preparations, work=_DESCENT_SEARCHES * self._whole(start), wanted=wanted)
+
+    def stated(self, candidate: Candidate) -> Candidate:
+        """The plan, which says what is proved for every order, whichever row proved it."""
+        records = tuple(
+            replace(record, facts={**record.facts, **self.every_order})
+            if record.name == SearchOrder.name
+            else record
+            for record in candidate.plan.records
+        )
+        return replace(candidate, plan=replace(candidate.plan, records=records))
+
+    def _of(self, start: Start, *, listed: bool) -> Iterator[Row]:
+        options = start.options
+        passes: Passes = in_listed_order(start.passes) if listed else start.passes
+        if options.tiers:
+            return _Tiers(self, start, passes).rows()
+        if options.recompute:
+            return self._repeating(start, passes)
+        return iter([Row(lambda deadline: self._once(start, passes, deadline))])
+
+    def _once(self, start: Start, passes: Passes, deadline: Deadline) -> Made:
+        if not start.options.memories:  # which make further values, with names of their own
+            start.options.constraints.rules(start.reference.program)
+        return Made(self.finished(start, self.fitted(start, passes, start.options, deadline)))
+
+    def fitted(self, start: Start, passes: Passes, options: PlanOptions, deadline: Deadline) -> Placed:
+        """See `solver.pipeline.scheduling.fitted`."""
+        plans = self.plans
+        return fitted(start.reference, passes, options, deadline, plans.watch, plans.results)
+
+    def finished(self, start: Start, placed: Placed) -> Candidate:
+        """The plan of what was placed; what is proved in it for every order is proved for all rows."""
+        if least := placed.applied.fact(SearchOrder.name, _EVERY_ORDER[0]):
+            step = placed.applied.fact(SearchOrder.name, _EVERY_ORDER[1])
+            self.every_order = dict(zip(_EVERY_ORDER, (least, step), strict=True))
+        return self.plans.finished(start, placed)
+
+    def _whole(self, start: Start) -> float:
+        """An estimate of the work of a whole search for repetitions."""
+        return len(start.reference.program.steps) / _STEPS_A_UNIT
+
+    # ------------------------------------------------------------------------ repetitions within a capacity
+
+    def _repeating(self, start: Start, passes: Passes) -> Iterator[Row]:
+        """The order as written; then orders that are searched for, by peaks with and without aliases."""
+        options = start.options
+        tried = set[tuple[int, ...]]()
+        program = start.reference.program
+        search: SearchOrder | None = None
+        for one in passes(with_capacity(options)):
+            if isinstance(one, SearchOrder):
+                search = one
+                break
+            program = one.run(program)
+        tried.add(first_runs(program))
+        yield _Order(self, start, in_given_order(passes)).attempt(0)
+        if search is None or not options.order:
+            return
+
+        def searched(search: SearchOrder, deadline: Deadline) -> Made:
+            lowest = self.plans.results.lowest(search, program, deadline, self.plans.watch)
+            applied = search.choose(program, lowest, deadline)
+            order = first_runs(applied.program)
+            if order in tried:
+                return Made()
+            tried.add(order)
+            return Made(rows=[_Order(self, start, in_order_of(passes, applied)).attempt(0)])
+
+        for each in (search, search.for_own_bytes()) if options.in_place else (search,):
+            work = len(program.steps) / _ORDER_STEPS_A_UNIT
+            bound = _alone(start), 0
+            yield Row(partial(searched, each), bound, work, _ORDER, start)
+
+
+def _takes_time(candidate: Candidate) -> bool:
+    options = candidate.plan.options
+    return bool(
+        any(candidate.plan.program.runs) or options.tiers or options.memories or options.parallelism > 1
+    )
+
+
+def _alone(start: Start) -> int:
+    """Nanoseconds of an iteration in which nothing runs again and nothing is moved; 0 where steps run beside
+    each other, or memories have times of their own.
+    """
+    options = start.options
+    if options.parallelism > 1 or options.memories:
+        return 0
+    return sum(step_costs(start.reference.program, options.costs))
+
+
+@dataclass(slots=True)
+class _Order:
+    """Plans of one order of the steps, in which steps run again."""
+
+    rows: Rows
+    start: Start
+    passes: Passes
+    #: Repetitions in this order cost so much at least, in nanoseconds.
+    least: int = 0
+
+    def attempt(self, level: int) -> Row:
+        """A search with this part of the usual work."""
+        bound = _alone(self.start)
+        return Row(
+            lambda deadline: self._attempted(level, deadline),
+            (bound + self.least if bound else 0, 0),
+            _SHARES[level] * self.rows._whole(self.start),
+            group=self.start,
+        )
+
+    def _attempted(self, level: int, deadline: Deadline) -> Made:
+        last = level + 1 == len(_SHARES)
+        try:
+            placed = self._fitted(attempting(self.passes, _SHARES[level]), deadline)
+        except OrderRefused as error:
+            return Made(refused=error, rows=[self._descent()] if self.rows.advise else [])
+        except CapacityError as error:
+            more = [] if last else [self.attempt(level + 1)]
+            return Made(refused=error, rows=more if level else [*more, self._descent()])
+        self.least = max(self.least, placed.applied.fact(Recompute.name, "bound_nanoseconds"))
+        candidate = self.rows.finished(self.start, placed)
+        return Made(candidate, rows=[] if last else [self.attempt(level + 1)])
+
+    def _descent(self) -> Row:
+        work = _DESCENT_SEARCHES * self.rows._whole(self.start)
+        return Row(
+            self._descended, (_alone(self.start), 0), work, _DESCENT, self.start, lambda best: best is None
+        )
+
+    def _descended(self, deadline: Deadline) -> Made:
+        return Made(self.rows.finished(self.start, self._fitted(to_least_peak(self.passes), deadline)))
+
+    def _fitted(self, passes: Passes, deadline: Deadline) -> Placed:
+        return self.rows.fitted(self.start, passes, self.start.options, deadline)
+
+
+@dataclass(slots=True)
+class _Tiers:
+    """Plans with paging. What is paged depends on what is defined in place and on what runs again, and no
+    bound says which is best: so plans with fewer of these freedoms are made as well.
+    """
+
+    rows_: Rows
+    start: Start
+    passes: Passes
+    #: Whether the layout of a plan exceeded the first tier.
+    tight: bool = False
+    #: Orders of the steps that were tried, with the freedoms.
+    tried: set[tuple[bool, bool, tuple[int, ...]]] = field(default_factory=set)
+
+    def rows(self) -> Iterator[Row]:
+        """The plan as asked for; the others follow from it, unless it is proved that there is none."""
+        yield Row(self._first, (_alone(self.start), 0), self.rows_._whole(self.start))
+
+    def _first(self, deadline: Deadline) -> Made:
+        made = self._made(self.passes, self.start.options, deadline)
+        impossible = isinstance(made.refused, CapacityError) and made.refused.proved
+        return made if impossible else replace(made, rows=self._others())
+
+    def _others(self) -> Iterator[Row]:
+        """Without each of the freedoms, and with the order as written."""
+        asked, program = self.start.options, self.start.reference.program
+        large = len(program.steps) > MANY_STEPS and asked.recompute
+        freedoms = [(True, False) if has else (False,) for has in (asked.recompute, asked.in_place)]
+        for recompute, in_place in product(*freedoms):
+            fewer = replace(
+                asked, recompute=recompute, in_place=in_place, sub_ranges=asked.sub_ranges and in_place
+            )
+            if_tight = fewer != asked and (recompute != asked.recompute or not (asked.order or recompute))
+            for passes in (self.passes, in_given_order(self.passes)) if asked.order else (self.passes,):
+                if fewer == asked and passes is self.passes:
+                    continue
+
+                def wanted(
+                    best: Candidate | None, if_tight: bool = if_tight, fewer: bool = fewer != asked
+                ) -> bool:
+                    return (self.tight or not if_tight) and not (large and fewer and best is not None)
+
+                make = partial(self._made, passes, fewer)
+                work = self.rows_._whole(self.start)
+                yield Row(make, (_alone(self.start), 0), work, wanted=wanted)
+
+    def _made(self, passes: Passes, options: PlanOptions, deadline: Deadline) -> Made:
+        freedoms = options.in_place, options.recompute
+        if passes is not self.passes and (*freedoms, self._written_order()) in self.tried:
+            return Made()
+        try:
+            placed = self.rows_.fitted(self.start, passes, options, deadline)
+        except CapacityError as error:
+            self.tight = True
+            return Made(refused=error)
+        self.tight = self.tight or placed.reduced
+        if len(placed.applied.orders) == 1:
+            self.tried |= {(*freedoms, order) for order in placed.applied.orders}
+        if options.in_place != self.start.options.in_place:
+            placed = replace(placed, applied=placed.applied.without_bounds_of_own_bytes())
+        return Made(self.rows_.finished(self.start, placed))
+
+    def _written_order(self) -> tuple[int, ...]:
+        program = self.start.reference.program
+        for one in self.passes(with_capacity(self.start.options)):
+            if isinstance(one, SearchOrder):
+                break
+            program = one.run(program)
+        return first_runs(program)

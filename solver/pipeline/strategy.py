@@ -1,0 +1,135 @@
+"""The one loop over the plans that a request may have: it takes the row that promises most for its work.
+
+    rows ──► the row with the least work for what it may gain ──► its plan: the best so far?
+      ▲           │ (rows that cannot win are struck out)             │
+      └───────────┴──── rows that follow from it: more work, another order ◄──┘      until work or rows end
+
+A row has bounds, which no plan of it goes below, an estimate of its work and a maker. While there is no plan,
+the row with the least work is made. Later it is the row with the least work for each nanosecond that it may
+save: a row whose bound is the best of all may take more work than all others together. Work is counted, not
+timed (`solver.layout.Deadline`), so that the answer is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from solver.errors import CapacityError, ConstraintError, InternalError
+from solver.layout import Deadline
+
+if TYPE_CHECKING:
+    from solver.pipeline.paths import Candidate
+
+__all__ = ["EFFORT", "Cost", "Made", "Row", "Strategy", "nearest"]
+
+#: Units of work that the search for one plan may take: about 20 seconds of one core.
+EFFORT: Final = 14.0
+
+#: A row that may save less than this part of the best plan's time is not worth its work.
+_WORTH: Final = 10_000
+
+#: What is compared of two plans: nanoseconds of an iteration, then bytes.
+Cost = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A plan that may be made, and what is known of it before.
+
+    `bound` is what no plan of the row goes below. `work` estimates its units of work, `limit` ends it. Rows
+    of one `group` are proved impossible together. `wanted` says of the best plan so far whether the row is
+    still of use.
+    """
+
+    make: Callable[[Deadline], Made]
+    bound: Cost = (0, 0)
+    work: float = 0.0
+    limit: float = EFFORT
+    group: object = None
+    wanted: Callable[[Candidate | None], bool] = lambda best: True
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of a row: its plan, or why there is none; and the rows that follow from it."""
+
+    candidate: Candidate | None = None
+    refused: CapacityError | ConstraintError | None = None
+    rows: Iterable[Row] = ()
+
+
+@dataclass(slots=True)
+class Strategy:
+    """The loop. `best` is the plan to improve upon; `cost` is what plans are compared by."""
+
+    deadline: Deadline
+    cost: Callable[[Candidate], Cost]
+    best: Candidate | None = None
+    refused: list[CapacityError | ConstraintError] = field(default_factory=list)
+
+    def run(self, rows: Iterable[Row]) -> Candidate | None:
+        """The best plan of these rows and of those that follow from them; None if every row is refused."""
+        waiting, impossible = list(rows), set[object]()
+        while True:
+            waiting = [row for row in waiting if row.group not in impossible and self._may_win(row)]
+            answered = self.best is not None or bool(self.refused)
+            if not waiting or (answered and self.deadline.expired):
+                return self.best
+            row = min(waiting, key=self._dearness)
+            waiting.remove(row)
+            try:
+                made = row.make(self.deadline.within(row.limit))
+            except (CapacityError, ConstraintError) as error:
+                made = Made(refused=error)
+            if made.refused is not None:
+                self.refused.append(made.refused)
+                if row.group is not None and getattr(made.refused, "proved", False):
+                    impossible.add(row.group)
+            if made.candidate is not None and (
+                self.best is None or self.cost(made.candidate) < self.cost(self.best)
+            ):
+                self.best = made.candidate
+            waiting += made.rows
+
+    def plan(self, rows: Iterable[Row]) -> Candidate:
+        """As `run`. Raises the refusal that is nearest to a plan if there is none."""
+        best = self.run(rows)
+        if best is None:
+            raise self.refusal()
+        return best
+
+    def refusal(self) -> CapacityError | ConstraintError:
+        """The refusal by the capacity that lacks the fewest bytes; else that of the first constraint."""
+        by_capacity = [error for error in self.refused if isinstance(error, CapacityError)]
+        if by_capacity or not self.refused:
+            return nearest(by_capacity)
+        return self.refused[0]
+
+    def _may_win(self, row: Row) -> bool:
+        if not row.wanted(self.best):
+            return False
+        if self.best is None:
+            return True
+        best = self.cost(self.best)
+        if row.bound[0] == best[0]:
+            return row.bound[1] < best[1]
+        return row.bound[0] + best[0] // _WORTH < best[0]
+
+    def _dearness(self, row: Row) -> tuple[float, Cost]:
+        """Work for each nanosecond that the row may save; work alone while there is no plan."""
+        if self.best is None:
+            return row.work, row.bound
+        return row.work / max(1, self.cost(self.best)[0] - row.bound[0]), row.bound
+
+
+def nearest(refused: Iterable[CapacityError]) -> CapacityError:
+    """The refusal of the choice that lacks the fewest bytes, as far as it is known what each lacks.
+
+    What is proved of one choice is proved of no other: a refusal is proved if that of every choice is.
+    """
+    found = min(refused, key=lambda error: (error.proved, error.excess), default=None)
+    if found is None:
+        raise InternalError("No choice was tried.")
+    return found
