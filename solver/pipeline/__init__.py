@@ -42,12 +42,14 @@ from solver.pipeline.paths import (
     start_of,
 )
 from solver.pipeline.ranges import plan_at
+from solver.pipeline.strategy import EFFORT
 from solver.targets import TARGETS
 
 if TYPE_CHECKING:
     from solver.training import BlockProgram
 
 __all__ = [
+    "EFFORT",
     "PROGRAM",
     "TARGETS",
     "BlockProgram",

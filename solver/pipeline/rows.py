@@ -43,6 +43,9 @@ _DESCENT, _ORDER = EFFORT / 3, EFFORT / 2
 #: A descent is about as much work as this many whole searches.
 _DESCENT_SEARCHES = 2.0
 
+#: More work is spent on an order that missed the capacity by this part of it at most, while there is a plan.
+_FEW_BYTES: Final = 50
+
 #: The figure that holds for every order, with that which it is compared with.
 _EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
 
@@ -55,13 +58,10 @@ def exactly(plans: Plans, options: PlanOptions, *, advise: bool = True) -> Candi
 
 
 def cost_of(options: PlanOptions) -> Callable[[Candidate], Cost]:
-    """What plans under these options are compared by: without a capacity or tiers, their bytes."""
-    within = is_within(options)
-
-    def cost(candidate: Candidate) -> Cost:
-        return candidate.nanoseconds if within else 0, candidate.bytes
-
-    return cost
+    """What plans under these options are compared by: their time within a number of bytes, else bytes."""
+    if is_within(options):
+        return lambda candidate: (candidate.nanoseconds, 0)
+    return lambda candidate: (0, candidate.bytes)
 
 
 def is_within(options: PlanOptions) -> bool:
@@ -146,7 +146,8 @@ class Rows:
                 break
             program = one.run(program)
         tried.add(first_runs(program))
-        yield _Order(self, start, in_given_order(passes)).attempt(0)
+        written = in_given_order(passes) if options.order else passes
+        yield _Order(self, start, written).attempt(0)
         if search is None or not options.order:
             return
 
@@ -182,6 +183,11 @@ def _alone(start: Start) -> int:
     return sum(step_costs(start.reference.program, options.costs))
 
 
+def _near(error: CapacityError, best: Candidate | None) -> bool:
+    """Whether more work is worth it behind a miss: there is no plan, or few bytes were lacking."""
+    return best is None or error.excess <= error.available // _FEW_BYTES
+
+
 @dataclass(slots=True)
 class _Order:
     """Plans of one order of the steps, in which steps run again."""
@@ -209,7 +215,7 @@ class _Order:
         except OrderRefused as error:
             return Made(refused=error, rows=[self._descent()] if self.rows.advise else [])
         except CapacityError as error:
-            more = [] if last else [self.attempt(level + 1)]
+            more = [] if last else [replace(self.attempt(level + 1), wanted=partial(_near, error))]
             return Made(refused=error, rows=more if level else [*more, self._descent()])
         self.least = max(self.least, placed.applied.fact(Recompute.name, "bound_nanoseconds"))
         candidate = self.rows.finished(self.start, placed)

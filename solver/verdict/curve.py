@@ -20,6 +20,7 @@ from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.options import CONSTRAINTS
+from solver.pipeline import EFFORT
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions
 from solver.reports.verdict import TradeOff, TradeOffPoint
@@ -77,7 +78,7 @@ def tradeoff(
             " has one point, which is its plan.",
             remedy='Write "pure": true into each operation whose reads decide what it writes.',
         )
-    deadline = Deadline.after(options.deadline_seconds)
+    deadline = Deadline.after(options.deadline_seconds).within(EFFORT)
     subject = Subject(network, options, deadline, follow)
     curve = _Curve(subject, observe)
     low = subject.floor.bytes
@@ -98,7 +99,7 @@ def tradeoff(
         impossible=subject.impossible,
         step_nanoseconds=subject.step_nanoseconds,
         step_flops=sum(subject.flops),
-        complete=subject.complete and not deadline.expired,
+        complete=subject.complete and not deadline.late,
     )
 
 

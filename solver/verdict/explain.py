@@ -21,17 +21,21 @@ from solver.errors import ArenaplanError, CapacityError, GraphError, OptionsErro
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
+from solver.pipeline import EFFORT
 from solver.pipeline.watch import Follower
 from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.reports.records import paging, recomputation
 from solver.reports.verdict import Attempt, Changes, Remedy, Verdict, VerdictStatus
 from solver.verdict.measures import MEASURES, Batches, Measure, Request, Setting, fields_of
-from solver.verdict.subject import Subject, check_subject
+from solver.verdict.subject import TRIAL, Subject, check_subject
 
 if TYPE_CHECKING:
     from solver.pipeline import BlockProgram
 
 __all__ = ["Brief", "brief", "explain"]
+
+#: The part of all work for the request as it is asked for.
+_ASKED = 0.6
 
 #: Combinations with recomputation that are searched at most; each takes as long as a plan with it does.
 _MOST_SEARCHES = 5
@@ -74,6 +78,7 @@ def explain(
     measures: Sequence[Measure] = MEASURES,
     observe: Callable[[tuple[str, ...]], None] | None = None,
     follow: Follower | None = None,
+    deadline: Deadline | None = None,
 ) -> Verdict:
     """The verdict on the capacity of these options for a graph or explicit program, with recomputation and
     without.
@@ -94,7 +99,7 @@ def explain(
         raise OptionsError(
             "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
         )
-    deadline = Deadline.after(options.deadline_seconds)
+    deadline = deadline or Deadline.after(options.deadline_seconds).within(EFFORT)
     free = pipeline.free_measures(network, requested)
     subject = Subject(network, free, deadline, follow, automatic=requested.automatic)
     asked = Request(network, requested, batches, fields_of(requested))
@@ -142,7 +147,7 @@ def explain(
         bound=planned.bound if planned else None,
         remedies=tuple(remedies),
         attempts=() if planned is not None or remedies else trial.attempts,
-        complete=subject.complete and trial.complete and not deadline.expired,
+        complete=subject.complete and trial.complete and not deadline.late,
         arena_bytes=planned.arena_bytes if planned else None,
         repeated_steps=repeated,
     )
@@ -241,20 +246,24 @@ class _Trial:
         key = (id(request.subject), requested)
         if key not in self._made:
             if self.deadline.expired:
-                self.complete = False
+                self.complete &= not self.deadline.late
                 return None
-            left = None if self.deadline.at is None else self.deadline.remaining
             result: Plan | _Miss | None = None
             try:
                 result = pipeline.plan_requested(
-                    request.subject, requested.having(deadline_seconds=left), follow=self.follow, advise=False
+                    request.subject,
+                    requested,
+                    follow=self.follow,
+                    advise=False,
+                    # The request as it is asked for gets most of the work: what `plan` finds, this finds.
+                    deadline=self.deadline.within(TRIAL if self._made else _ASKED * EFFORT),
                 )
                 self.complete &= result.deterministic
             except CapacityError as error:
                 result = _Miss(error.required, error.proved)
-                self.complete &= not self.deadline.expired
+                self.complete &= not self.deadline.late
             except (GraphError, OptionsError):
-                self.complete &= not self.deadline.expired
+                self.complete &= not self.deadline.late
             self._made[key] = request.subject, result
         return self._made[key][1]
 

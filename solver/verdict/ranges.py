@@ -20,12 +20,13 @@ from solver.collector import collector_paused
 from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
+from solver.pipeline import EFFORT
 from solver.pipeline.watch import Follower
 from solver.plan import Plan, RequestedOptions, SizeRange
 from solver.reports.verdict import Verdict
 from solver.verdict.explain import explain
 from solver.verdict.measures import MEASURES, Batches
-from solver.verdict.subject import Subject, check_subject, with_more_scratch
+from solver.verdict.subject import TRIAL, Subject, check_subject, with_more_scratch
 
 __all__ = ["Largest", "largest"]
 
@@ -96,17 +97,18 @@ def largest(
             remedy=f"Its symbolic dimensions are {known}." if known else f'Write "{name}" in shapes for it.',
             path=("largest",),
         )
-    search = _Search(graph, requested, name, observe, follow)
+    deadline = Deadline.after(requested.deadline_seconds).within(EFFORT)
+    search = _Search(graph, requested, name, deadline, observe, follow)
     result = search.result()
-    if result.plan is None and result.impossible_from > 1 and not search.deadline.expired:
-        least = _Search(graph, requested.having(scratch_budget=1, **search.left), name, observe, follow)
+    if result.plan is None and result.impossible_from > 1 and not deadline.expired:
+        least = _Search(graph, requested.having(scratch_budget=1), name, deadline, observe, follow)
         result = least.result()
         if result.plan is not None:
             at, asked = graph.at(**{name: result.size}), search.asked(result.size)
-            result = replace(result, plan=with_more_scratch(at, asked, result.plan, search.deadline, follow))
-    if not search.deadline.expired and result.size + 1 < _MOST:
+            result = replace(result, plan=with_more_scratch(at, asked, result.plan, deadline, follow))
+    if not deadline.late and result.size + 1 < _MOST:
         result = replace(result, more=search.verdict(result.size + 1, training=training))
-    return replace(result, complete=result.complete and not search.deadline.expired)
+    return replace(result, complete=result.complete and not deadline.late)
 
 
 class _Search:
@@ -117,12 +119,13 @@ class _Search:
         graph: TrainableGraph,
         requested: RequestedOptions,
         name: str,
+        deadline: Deadline,
         observe: Callable[[str], None] | None,
         follow: Follower | None,
     ) -> None:
         self.graph, self.requested, self.name = graph, requested, name
         self.capacity = requested.options.capacity or 0
-        self.deadline = Deadline.after(requested.deadline_seconds)
+        self.deadline = deadline
         self.observe, self.follow = observe, follow
         self.complete = True
         self._plans: dict[int, Plan | None] = {}
@@ -152,7 +155,7 @@ class _Search:
             tuple(each for each in between if each not in self.refuted),
             limit,
             self.floors(size + 1)[0],
-            self.complete and not self.deadline.expired,
+            self.complete and not self.deadline.late,
         )
 
     def _neighbour(self, size: int, limit: int) -> int | None:
@@ -170,7 +173,7 @@ class _Search:
             self.refuted.add(size)
             return None
         if self.deadline.expired:
-            self.complete = False
+            self.complete &= not self.deadline.late
             return None
         if self.observe is not None:
             self.observe(f"{self.name} {size}")
@@ -178,7 +181,11 @@ class _Search:
         try:
             graph = self.graph.at(**{self.name: size})
             self._plans[size] = pipeline.plan_requested(
-                graph, self.asked(size), follow=self.follow, advise=False
+                graph,
+                self.asked(size),
+                follow=self.follow,
+                advise=False,
+                deadline=self.deadline.within(TRIAL),
             )
         except CapacityError as error:
             if error.proved:
@@ -187,16 +194,10 @@ class _Search:
             self.refuted.add(size)  # the graph cannot have this size
         return self._plans[size]
 
-    @property
-    def left(self) -> dict[str, float | None]:
-        """The option for the time that is left."""
-        return {"deadline_seconds": None if self.deadline.at is None else self.deadline.remaining}
-
     def asked(self, size: int) -> RequestedOptions:
-        asked = self.requested.having(**self.left)
         if self.name == "batch":
-            return asked.having(batch=size)
-        return replace(asked, ranges=(SizeRange(self.name, size, size),))
+            return self.requested.having(batch=size)
+        return replace(self.requested, ranges=(SizeRange(self.name, size, size),))
 
     def floors(self, size: int) -> tuple[int, int]:
         """Bytes that are live at once in every order and with any recomputation: with scratch, and without.
@@ -250,9 +251,13 @@ class _Search:
         if self.name == "batch":
             batches = Batches(size, lambda batch: self.graph.at(batch=batch))
         measures = [measure for measure in MEASURES if measure.name != "batch"]
-        asked = self.requested.having(deadline_seconds=self.asked(size).deadline_seconds)
-        if self.name == "batch":
-            asked = asked.having(batch=size)
+        asked = self.requested.having(batch=size) if self.name == "batch" else self.requested
         return explain(
-            graph, asked, training=training, batches=batches, measures=measures, follow=self.follow
+            graph,
+            asked,
+            training=training,
+            batches=batches,
+            measures=measures,
+            follow=self.follow,
+            deadline=self.deadline,
         )

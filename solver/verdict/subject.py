@@ -25,7 +25,10 @@ from solver.targets import TARGETS
 if TYPE_CHECKING:
     from solver.pipeline import BlockProgram
 
-__all__ = ["Found", "Subject", "check_subject", "with_more_scratch"]
+__all__ = ["TRIAL", "Found", "Subject", "check_subject", "with_more_scratch"]
+
+#: Units of work for each of the plans that a verdict tries.
+TRIAL = pipeline.EFFORT / 8
 
 
 def check_subject(subject: TrainableGraph | BlockProgram, options: PlanOptions) -> None:
@@ -82,10 +85,12 @@ def with_more_scratch(
     low, high = plan.options.scratch_budget.bit_length() - 1, requested.options.scratch_budget.bit_length()
     while high - low > 1 and not deadline.expired:
         middle = (low + high) // 2
-        left = None if deadline.at is None else deadline.remaining
-        asked = requested.having(scratch_budget=1 << middle, deadline_seconds=left)
+        asked = requested.having(scratch_budget=1 << middle)
         try:
-            plan, low = pipeline.plan_requested(graph, asked, follow=follow, advise=False), middle
+            plan = pipeline.plan_requested(
+                graph, asked, follow=follow, advise=False, deadline=deadline.within(TRIAL)
+            )
+            low = middle
         except CapacityError:
             high = middle
     return plan
@@ -126,7 +131,7 @@ class Subject:
         """
         check_subject(subject, options)
         options = replace(options, recompute=False, capacity=None)
-        start = pipeline.start_of(subject, options, deadline)
+        start = pipeline.start_of(subject, options, deadline.by_time())
         passes = start.passes(options)
         at = next(i for i, each in enumerate(passes) if isinstance(each, Recompute))
         self._after = passes[at + 1 :]
@@ -199,7 +204,9 @@ class Subject:
             rerun(self._repeatable if repeats else self.program, candidate.schedule.sequence)
         )
         try:
-            return pipeline.arena_bytes(program, self._start.reference, self._options, self.deadline)
+            return pipeline.arena_bytes(
+                program, self._start.reference, self._options, self.deadline.by_time()
+            )
         except OptionsError:
             self.complete = False
             return candidate.peak

@@ -21,11 +21,12 @@ from solver.errors import CapacityError, OptionsError, TrainableError
 from solver.graph import MAX_OPERATIONS, TrainableGraph, with_training
 from solver.layout import Deadline
 from solver.names import nearest_names
+from solver.pipeline import EFFORT
 from solver.pipeline.watch import Follower
 from solver.plan import Plan, RequestedOptions
 from solver.reports.verdict import Changes
 from solver.verdict.measures import Measure, Request, Setting
-from solver.verdict.subject import Subject, check_subject, with_more_scratch
+from solver.verdict.subject import TRIAL, Subject, check_subject, with_more_scratch
 
 __all__ = ["ChosenTrainable", "Layer", "choose_trainable", "chosen_layers", "layers_of"]
 
@@ -131,6 +132,7 @@ def choose_trainable(
     *,
     observe: Callable[[str], None] | None = None,
     follow: Follower | None = None,
+    deadline: Deadline | None = None,
 ) -> ChosenTrainable:
     """The layers with the largest sum of scores that can be trained within the capacity of the options.
 
@@ -152,16 +154,16 @@ def choose_trainable(
         )
     check_subject(graph, requested.options)
     layers = sorted(layers_of(graph, scores), key=lambda layer: -layer.score)
-    search = _Search(graph, requested, capacity, layers, observe, follow)
-    result = search.result()
-    if result.score or search.deadline.expired:
+    deadline = deadline or Deadline.after(requested.deadline_seconds).within(EFFORT)
+    result = _Search(graph, requested, capacity, layers, deadline, observe, follow).result()
+    if result.score or deadline.expired:
         return result
-    least = search.asked().having(scratch_budget=1)
-    other = _Search(graph, least, capacity, layers, observe, follow).result()
+    least = requested.having(scratch_budget=1)
+    other = _Search(graph, least, capacity, layers, deadline, observe, follow).result()
     if other.plan is None or (result.plan is not None and not other.score):
         return result if result.plan is not None else other
     chosen = _trained(graph, other.trainable)
-    plan = with_more_scratch(chosen, requested, other.plan, search.deadline, follow)
+    plan = with_more_scratch(chosen, requested, other.plan, deadline, follow)
     return replace(other, plan=plan)
 
 
@@ -210,12 +212,13 @@ class _Search:
         requested: RequestedOptions,
         capacity: int,
         layers: Sequence[Layer],
+        deadline: Deadline,
         observe: Callable[[str], None] | None,
         follow: Follower | None,
     ) -> None:
         self.graph, self.requested, self.capacity, self.layers = graph, requested, capacity, layers
         self.observe, self.follow = observe, follow
-        self.deadline = Deadline.after(requested.deadline_seconds)
+        self.deadline = deadline
         self.best: tuple[float, frozenset[int], Plan] | None = None
         self.unknown: dict[frozenset[int], float] = {}
         self.sets = 0
@@ -268,18 +271,15 @@ class _Search:
         if self.observe is not None:
             self.observe(f"{len(members)} of {len(self.layers)} layers")
         try:
-            plan = pipeline.plan_requested(graph, self.asked(), follow=self.follow, advise=False)
+            plan = pipeline.plan_requested(
+                graph, self.requested, follow=self.follow, advise=False, deadline=self.deadline.within(TRIAL)
+            )
         except CapacityError as error:
             if not error.proved:
                 self.unknown[members] = self._score(members)
             return False
         self.best = (self._score(members), members, plan)
         return True
-
-    def asked(self) -> RequestedOptions:
-        """The request within the time that is left."""
-        left = None if self.deadline.at is None else self.deadline.remaining
-        return self.requested.having(deadline_seconds=left)
 
     def _bound(self, members: frozenset[int]) -> int:
         """Bytes that are live at once in every order and with any recomputation, scratch apart."""
