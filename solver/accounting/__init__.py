@@ -14,6 +14,7 @@ Nothing here is compiled, and nothing decides.
 from solver.accounting.bounds import PeakBound, floor, order_bound, shareable
 from solver.accounting.clocks import (
     Traffic,
+    busy_with,
     elapsed,
     home_figures,
     is_copy,
@@ -46,6 +47,7 @@ __all__ = [
     "Traffic",
     "added_up_homes",
     "as_one_memory",
+    "busy_with",
     "elapsed",
     "floor",
     "flops_of",

@@ -10,7 +10,7 @@ Steps of a level run at the same time, so a level lasts as long as its longest s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import add
@@ -22,6 +22,7 @@ from solver.program import COPY, Costs, EntryKind, Program, Step, Tier, loads, t
 
 __all__ = [
     "Traffic",
+    "busy_with",
     "channel_of",
     "elapsed",
     "home_figures",
@@ -129,6 +130,19 @@ def least_elapsed(
     repetitions cost at least what they do in x bytes more than the first tier has, and channels are busy
     with x bytes.
     """
+    budgets = sorted({*proved, (max(loads(program)[0], default=0), 0)})
+    busy = busy_with(program, tiers)
+    best, since = None, tiers[0].bytes
+    for k, (budget, _) in enumerate(budgets):
+        if budget > tiers[0].bytes or k + 1 == len(budgets):
+            repeated = max(nanoseconds for _, nanoseconds in budgets[k:])
+            needed = max(compute + repeated, busy(since - tiers[0].bytes))
+            best, since = needed if best is None else min(best, needed), budget
+    return best or compute
+
+
+def busy_with(program: Program, tiers: Sequence[Tier]) -> Callable[[int], int]:
+    """Nanoseconds for which channels are busy at least if so many bytes are away at one moment. Linear."""
     entry = {e.value: e.kind for e in program.entry}
     written = {b.value for step in program.steps for b in step.bindings if b.access.defines}
     once = {value for value, kind in entry.items() if kind is EntryKind.FED or value not in written}
@@ -144,11 +158,4 @@ def least_elapsed(
         for tier in tiers[1:]
     ]
     together = sum(Fraction(out * back, out + back) for out, back in rates)
-    budgets = sorted({*proved, (max(loads(program)[0], default=0), 0)})
-    best, since = None, fast.bytes
-    for k, (budget, _) in enumerate(budgets):
-        if budget > fast.bytes or k + 1 == len(budgets):
-            busy = int(max(0, since - fast.bytes - spared) * 1_000_000_000 / together)
-            needed = max(compute + max(nanoseconds for _, nanoseconds in budgets[k:]), busy)
-            best, since = needed if best is None else min(best, needed), budget
-    return best or compute
+    return lambda away: int(max(0, away - spared) * 1_000_000_000 / together)

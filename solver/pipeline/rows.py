@@ -28,6 +28,7 @@ from solver.pipeline.paths import Candidate, Plans, Start
 from solver.pipeline.scheduling import MANY_STEPS, Passes, Placed, first_runs, fitted
 from solver.pipeline.strategy import EFFORT, Cost, Made, Row, Strategy
 from solver.plan import PlanOptions
+from solver.program import Program
 
 __all__ = ["Rows", "cost_of", "exactly"]
 
@@ -137,15 +138,8 @@ class Rows:
     def _repeating(self, start: Start, passes: Passes) -> Iterator[Row]:
         """The order as written; then orders that are searched for, by peaks with and without aliases."""
         options = start.options
-        tried = set[tuple[int, ...]]()
-        program = start.reference.program
-        search: SearchOrder | None = None
-        for one in passes(with_capacity(options)):
-            if isinstance(one, SearchOrder):
-                search = one
-                break
-            program = one.run(program)
-        tried.add(first_runs(program))
+        program, search = _before_order(start, passes)
+        tried = {first_runs(program)}
         written = in_given_order(passes) if options.order else passes
         yield _Order(self, start, written).attempt(0)
         if search is None or not options.order:
@@ -164,6 +158,16 @@ class Rows:
             work = len(program.steps) / _ORDER_STEPS_A_UNIT
             bound = _alone(start), 0
             yield Row(partial(searched, each), bound, work, _ORDER, start)
+
+
+def _before_order(start: Start, passes: Passes) -> tuple[Program, SearchOrder | None]:
+    """The program in the order as written, and the pass that would search for another one."""
+    program = start.reference.program
+    for one in passes(with_capacity(start.options)):
+        if isinstance(one, SearchOrder):
+            return program, one
+        program = one.run(program)
+    return program, None
 
 
 def _takes_time(candidate: Candidate) -> bool:
@@ -249,16 +253,16 @@ class _Tiers:
     tried: set[tuple[bool, bool, tuple[int, ...]]] = field(default_factory=set)
 
     def rows(self) -> Iterator[Row]:
-        """The plan as asked for; the others follow from it, unless it is proved that there is none."""
+        """The order as written; the others follow from it, unless it is proved that there is none."""
         yield Row(self._first, (_alone(self.start), 0), self.rows_._whole(self.start))
 
     def _first(self, deadline: Deadline) -> Made:
-        made = self._made(self.passes, self.start.options, deadline)
+        made = self._made(self.start.options, False, deadline)
         impossible = isinstance(made.refused, CapacityError) and made.refused.proved
         return made if impossible else replace(made, rows=self._others())
 
     def _others(self) -> Iterator[Row]:
-        """Without each of the freedoms, and with the order as written."""
+        """With an order that is searched for; and without each of the freedoms."""
         asked, program = self.start.options, self.start.reference.program
         large = len(program.steps) > MANY_STEPS and asked.recompute
         freedoms = [(True, False) if has else (False,) for has in (asked.recompute, asked.in_place)]
@@ -267,39 +271,40 @@ class _Tiers:
                 asked, recompute=recompute, in_place=in_place, sub_ranges=asked.sub_ranges and in_place
             )
             if_tight = fewer != asked and (recompute != asked.recompute or not (asked.order or recompute))
-            for passes in (self.passes, in_given_order(self.passes)) if asked.order else (self.passes,):
-                if fewer == asked and passes is self.passes:
+            if_refused = large and fewer != asked
+            for searched in (False, True)[: 1 + asked.order]:
+                if fewer == asked and not searched:
                     continue
 
                 def wanted(
-                    best: Candidate | None, if_tight: bool = if_tight, fewer: bool = fewer != asked
+                    best: Candidate | None, if_tight: bool = if_tight, if_refused: bool = if_refused
                 ) -> bool:
-                    return (self.tight or not if_tight) and not (large and fewer and best is not None)
+                    return (self.tight or not if_tight) and (best is None or not if_refused)
 
-                make = partial(self._made, passes, fewer)
-                work = self.rows_._whole(self.start)
-                yield Row(make, (_alone(self.start), 0), work, wanted=wanted)
+                work = self.rows_._whole(self.start) * (1 + searched)
+                make = partial(self._made, fewer, searched)
+                yield Row(make, (_alone(self.start), 0), work, _ORDER, wanted=wanted)
 
-    def _made(self, passes: Passes, options: PlanOptions, deadline: Deadline) -> Made:
+    def _made(self, options: PlanOptions, searched: bool, deadline: Deadline) -> Made:
         freedoms = options.in_place, options.recompute
-        if passes is not self.passes and (*freedoms, self._written_order()) in self.tried:
+        program, search = _before_order(self.start, self.passes)
+        passes = self.passes
+        if searched and search is not None:
+            plans = self.rows_.plans
+            lowest = plans.results.lowest(search, program, deadline, plans.watch)
+            applied = search.choose(program, lowest, deadline)
+            program, passes = applied.program, in_order_of(self.passes, applied)
+        elif self.start.options.order:
+            passes = in_given_order(self.passes)
+        if (*freedoms, first_runs(program)) in self.tried:
             return Made()
+        self.tried.add((*freedoms, first_runs(program)))
         try:
             placed = self.rows_.fitted(self.start, passes, options, deadline)
         except CapacityError as error:
             self.tight = True
             return Made(refused=error)
         self.tight = self.tight or placed.reduced
-        if len(placed.applied.orders) == 1:
-            self.tried |= {(*freedoms, order) for order in placed.applied.orders}
         if options.in_place != self.start.options.in_place:
             placed = replace(placed, applied=placed.applied.without_bounds_of_own_bytes())
         return Made(self.rows_.finished(self.start, placed))
-
-    def _written_order(self) -> tuple[int, ...]:
-        program = self.start.reference.program
-        for one in self.passes(with_capacity(self.start.options)):
-            if isinstance(one, SearchOrder):
-                break
-            program = one.run(program)
-        return first_runs(program)

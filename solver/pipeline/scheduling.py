@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from solver.accounting import least_elapsed, step_costs
+from solver.accounting import busy_with, least_elapsed, step_costs
 from solver.errors import CapacityError, InternalError
 from solver.layout import Deadline, Outcome
 from solver.passes import Applied as PassResult
@@ -70,9 +70,10 @@ _ROUNDS, _FEW_ROUNDS, _LATER_STEP = 6, 2, 50
 #: programs have together at most.
 _MOST_SIZES, _SIZED_STEPS = 64, 2048
 
-#: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. Then so
-#: often one is tried that is half-way from the best to the next.
-_SHARES, _HALVED = (1000, 500, 200, 100, 0), 3
+#: Budgets of recomputation where paging does the rest: thousandths of what is beyond the first tier. At the
+#: first one nothing is left to paging, which takes the least work. Then the budget between the best one and
+#: the next is halved so often.
+_SHARES, _HALVED = (0, 100, 200, 500, 1000), 3
 
 
 #: The part of the first tier from which weights that no step writes are left to paging alone.
@@ -97,15 +98,13 @@ class Applied:
     """The program behind all passes, what they record, whether none of them was cut by wall time, and what is
     proved of the cost of repetitions. `weights_apart`: recomputation counted no weights that no step writes.
 
-    `home_bound` proves how long accesses take at least, where kernels reach several memories. `orders` are
-    the orders in which steps run first, in this program and in those that it was the best of.
+    `home_bound` proves how long accesses take at least, where kernels reach several memories.
     """
 
     program: Program
     records: tuple[Record, ...]
     complete: bool
     bound: CostBound | None
-    orders: frozenset[tuple[int, ...]]
     home_bound: HomeBound | None = None
     #: Recomputation left weights that no step writes to paging.
     weights_apart: bool = False
@@ -332,11 +331,15 @@ def _scheduled(
         return apart
     by_share: dict[int, Applied] = {}
     without: dict[int, CapacityError] = {}
+    over, busy = max(0, peak - tiers[0].bytes), busy_with(program, tiers)
 
     def attempt(share: int) -> None:
-        capacity = tiers[0].bytes + max(0, peak - tiers[0].bytes) * share // 1000
+        # What is beyond the first tier has to be moved, which may take longer than the best plan.
+        if by_share and busy(over * share // 1000) >= by_share[fastest()].nanoseconds:
+            return
+        capacity = tiers[0].bytes + over * share // 1000
         # Passes in front may raise the peak, and with all bytes nothing should run again.
-        budget = replace(options, capacity=capacity, recompute=share < _SHARES[0])
+        budget = replace(options, capacity=capacity, recompute=share < _SHARES[-1])
         try:
             by_share[share] = run_passes(program, passes(budget), deadline, watch, results)
         except CapacityError as error:
@@ -345,11 +348,9 @@ def _scheduled(
     def fastest() -> int:
         return min(by_share, key=lambda share: by_share[share].nanoseconds)
 
-    for share in _SHARES[:1] if few else _SHARES:
+    for share in _SHARES[-1:] if few else _SHARES:
         attempt(share)
-        # Smaller budgets cost more steps that run again, and those of the last one took the best's time.
-        enough = share in by_share and by_share[share].compute >= by_share[fastest()].nanoseconds
-        if enough or (by_share and deadline.expired):
+        if by_share and (deadline.expired or by_share[fastest()].nanoseconds <= alone):
             break
     if not by_share and apart is not None:
         return apart
@@ -367,15 +368,12 @@ def _scheduled(
             break
         attempt((best + min(beside, key=lambda s: by_share[s].nanoseconds if s in by_share else 0)) // 2)
     tried = [*by_share.values(), *([] if apart is None else [apart])]
-    fastest_of_all = min(tried, key=lambda each: each.nanoseconds)
-    orders = frozenset(order for each in tried for order in each.orders)
-    winner = replace(fastest_of_all, orders=orders)
+    winner = min(tried, key=lambda each: each.nanoseconds)
     if options.parallelism > 1:
         return winner  # steps beside others cost less than the sum
     proved = [
         (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
         for each in by_share.values()
-        if not options.order or each.orders == fastest_of_all.orders
     ]
     return winner.stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
 
@@ -434,4 +432,4 @@ def run_passes(
         if result.facts is not None:
             records.append(Record(each.name, result.facts))
         program, complete = result.program, complete and result.complete
-    return Applied(program, tuple(records), complete, bound, frozenset({first_runs(program)}))
+    return Applied(program, tuple(records), complete, bound)
