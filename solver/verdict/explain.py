@@ -43,6 +43,9 @@ _MOST_SEARCHES = 5
 #: Where fewer remedies than this are found, all measures are tried together.
 _FEW = 2
 
+#: Settings that change more than the mildest one which are tried at most, as their plans may take less time.
+_MOST_STRONGER = 4
+
 #: A combination must save this part of an update's time more than what it adds to: more measures for a gain
 #: that nobody can measure help nobody.
 _WORTH_IT = 200
@@ -330,19 +333,19 @@ def _remedies(trial: _Trial, asked: Request, measures: Sequence[Measure]) -> lis
             offer(combination)
     able = [m for m in measures if m.changes is Changes.TRAINING and m.settings(asked)]
     # Where nothing that keeps the training is enough, it lets the training change less.
-    beside = () if any(not part[0].alone for part, _ in remedies) else tuple(saving)
+    nothing_keeps = all(part[0].alone for part, _ in remedies)
+    beside = tuple(saving) if nothing_keeps else ()
     for measure in able:
-        combination = (measure,)
-        remedy = _mildest(trial, asked, combination)
-        for again in slow if remedy is None else ():
-            if remedy is None:
-                combination = (measure, again)
-                remedy = _mildest(trial, asked, combination)
+        remedy = _mildest(trial, asked, (measure,))
         if remedy is not None:
-            remedies.append((combination, remedy))
+            remedies.append(((measure,), remedy))
         milder = _mildest(trial, asked, (measure, *beside)) if beside else None
         if milder is not None and (remedy is None or milder.names[0] != remedy.names[0]):
             remedies.append(((measure, *beside), milder))
+        for again in slow if remedy is None or nothing_keeps else ():
+            for part, found in _with_search(trial, asked, measure, again):
+                if remedy is None or found.names[0] != remedy.names[0]:
+                    remedies.append((part, found))
     if len(remedies) < _FEW and len(usual) + len(able) > 1:
         known = {frozenset(remedy.names) for _, remedy in remedies}
         together = _together(trial, asked, quick, able, slow)
@@ -377,6 +380,35 @@ def _together(
     return [(chosen, remedy)]
 
 
+def _with_search(
+    trial: _Trial, asked: Request, measure: Measure, again: Measure
+) -> list[tuple[Sequence[Measure], Remedy]]:
+    """The mildest setting that fits if steps run again, and the cheapest of a few that change more."""
+    combination = measure, again
+    mildest = _mildest(trial, asked, combination)
+    if mildest is None:
+        return []
+    settings, other = measure.settings(asked), again.settings(asked)[-1]
+    first = next(k for k, setting in enumerate(settings) if setting.name == mildest.names[0])
+    stronger = settings[first + 1 :]
+    few = stronger[:: -(-len(stronger) // _MOST_STRONGER) or 1]
+    tried = [_remedy(trial, asked, (setting, other), measure.changes) for setting in few]
+    cheapest = min(filter(None, tried), key=lambda remedy: remedy.extra, default=mildest)
+    worth_it = mildest.extra - cheapest.extra > trial.usual // _WORTH_IT
+    return [(combination, remedy) for remedy in (mildest, cheapest)[: 1 + worth_it]]
+
+
+def _remedy(trial: _Trial, asked: Request, taken: Sequence[Setting], changes: Changes) -> Remedy | None:
+    """The remedy of these settings together, if a plan of it fits."""
+    request = asked
+    try:
+        for setting in taken:
+            request = setting.apply(request)
+    except ArenaplanError:
+        return None
+    return trial.remedy(request, tuple(setting.name for setting in taken), changes)
+
+
 def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> Remedy | None:
     """The combination with the mildest settings that fit; None where the strongest of all do not.
 
@@ -389,13 +421,7 @@ def _mildest(trial: _Trial, asked: Request, combination: Sequence[Measure]) -> R
 
     def attempt(numbers: Sequence[int]) -> Remedy | None:
         taken = [each[number] for each, number in zip(settings, numbers, strict=True)]
-        request = asked
-        try:
-            for setting in taken:
-                request = setting.apply(request)
-        except ArenaplanError:
-            return None
-        return trial.remedy(request, tuple(setting.name for setting in taken), changes)
+        return _remedy(trial, asked, taken, changes)
 
     best = attempt(chosen)
     if best is None or (any(m.searches for m in combination) and changes is not Changes.TRAINING):

@@ -217,9 +217,11 @@ class Subject:
         The cost is then searched for once more.
         """
         low = max(self.floor.bytes - 1, self.impossible)
+        whole, self.deadline = self.deadline, self.deadline.within(TRIAL)
         best = least_peak(self.schedule, self.unscheduled(), low, self.deadline)
         if best.schedule.extra and not self.deadline.expired:
             cheaper = self.schedule(best.schedule.peak, best.schedule, 2 * SHARE)
             if cheaper.peak <= best.peak:
                 best = cheaper
+        self.deadline = whole
         return best
