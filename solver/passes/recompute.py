@@ -112,6 +112,7 @@ class Recompute(Pass):
             min(reached.peak, peak_before),  # the search may end above what it began with
             impossible=searches.impossible(self.capacity) and not self.in_place,
             late=deadline.late and not reached.schedule.complete,
+            worked=deadline.expired and not deadline.late,
             coarser=given_program is not program,
         )
 
@@ -465,11 +466,14 @@ def _not_found(
     *,
     impossible: bool,
     late: bool,
+    worked: bool,
     coarser: bool,
 ) -> CapacityError:
     live = [(problem.values[v], problem.size[v]) for v in lowest.live]
     more = "Give more time, r" if late else "R"
-    known = " None that keeps the order of the steps exists." if impossible else ""
+    longer = " give a deadline, within which the search goes on," if worked else ""
+    known = " The search ended after its usual work." if worked else ""
+    known += " None that keeps the order of the steps exists." if impossible else ""
     if coarser:
         known += f" Steps that run again need places at multiples of {RESIDUE} bytes."
     kind = OrderRefused if impossible else CapacityError
@@ -477,7 +481,7 @@ def _not_found(
         f"No schedule was found that keeps {capacity:,} bytes{' in time' if late else ''}; the smallest takes"
         f" {peak:,}.{known}"
         f" {lowest.bytes:,} bytes at least are proved, at step {problem.steps[lowest.step]}.",
-        remedy=f"{more}aise the capacity to {peak:,}, reduce the batch, or train fewer parameters.",
+        remedy=f"{more}aise the capacity to {peak:,},{longer} reduce the batch, or train fewer parameters.",
         required=peak,
         available=capacity,
         live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),

@@ -42,7 +42,7 @@ from solver.pipeline.paths import (
     start_of,
 )
 from solver.pipeline.ranges import plan_at
-from solver.pipeline.strategy import EFFORT
+from solver.pipeline.strategy import EFFORT, until
 from solver.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ __all__ = [
     "plan_requested",
     "reference_of",
     "start_of",
+    "until",
 ]
 
 

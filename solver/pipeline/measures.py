@@ -25,7 +25,7 @@ from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
 from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.rows import Rows, cost_of, exactly
 from solver.pipeline.scheduling import MANY_STEPS
-from solver.pipeline.strategy import EFFORT, Cost, Row, Strategy
+from solver.pipeline.strategy import Cost, Row, Strategy, until
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, refuse_ranges
 from solver.program import Program, loads
@@ -102,7 +102,7 @@ def plan_requested(
     requested = requested or RequestedOptions()
     options = requested.options
     if requested.ranges:
-        deadline = deadline or Deadline.after(options.deadline_seconds).within(EFFORT)
+        deadline = deadline or until(options.deadline_seconds)
         graph = at_largest(subject, requested)
         alone = replace(requested, ranges=())
         plan = plan_requested(graph, alone, observe=observe, follow=follow, advise=advise, deadline=deadline)

@@ -31,7 +31,7 @@ from solver.pipeline.layout import place
 from solver.pipeline.options import check_of_program, check_places, checked, of_program, with_capacity
 from solver.pipeline.planner import Derived, Planner
 from solver.pipeline.scheduling import Passes, Placed, Results, run_passes
-from solver.pipeline.strategy import EFFORT
+from solver.pipeline.strategy import until
 from solver.pipeline.watch import Follower, Observer, Stopwatch
 from solver.plan import Plan, PlanOptions, with_digest
 from solver.preparations import Prepared
@@ -103,7 +103,7 @@ class Plans(ABC):
     ) -> None:
         """Without a deadline, that of the options, and `EFFORT` units of work."""
         self.watch = Stopwatch(observe, follow)
-        self.deadline = deadline or Deadline.after(options.deadline_seconds).within(EFFORT)
+        self.deadline = deadline or until(options.deadline_seconds)
         self.results = Results()
         #: Values of other programs in the same memory, which all programs hold.
         self._held: tuple[Value, ...] = ()

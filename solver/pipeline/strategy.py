@@ -22,10 +22,11 @@ from solver.layout import Deadline
 if TYPE_CHECKING:
     from solver.pipeline.paths import Candidate
 
-__all__ = ["EFFORT", "Cost", "Made", "Row", "Strategy", "nearest"]
+__all__ = ["EFFORT", "Cost", "Made", "Row", "Strategy", "nearest", "until"]
 
 #: Units of work that the search for one plan may take: about 20 seconds of one core.
 EFFORT: Final = 14.0
+
 
 #: A row that may save less than this part of the best plan's time is not worth its work.
 _WORTH: Final = 10_000
@@ -122,6 +123,11 @@ class Strategy:
         if self.best is None:
             return row.work, row.bound
         return row.work / max(1, self.cost(self.best)[0] - row.bound[0]), row.bound
+
+
+def until(seconds: float | None) -> Deadline:
+    """When the searches of one request end: at the deadline that it names, else after `EFFORT` units."""
+    return Deadline().within(EFFORT) if seconds is None else Deadline.after(seconds)
 
 
 def nearest(refused: Iterable[CapacityError]) -> CapacityError:

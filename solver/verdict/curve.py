@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from solver.errors import OptionsError
 from solver.graph import TrainableGraph
-from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.options import CONSTRAINTS
-from solver.pipeline import EFFORT
+from solver.pipeline import until
 from solver.pipeline.watch import Follower
 from solver.plan import PlanOptions
 from solver.reports.verdict import TradeOff, TradeOffPoint
@@ -78,7 +77,7 @@ def tradeoff(
             " has one point, which is its plan.",
             remedy='Write "pure": true into each operation whose reads decide what it writes.',
         )
-    deadline = Deadline.after(options.deadline_seconds).within(EFFORT)
+    deadline = until(options.deadline_seconds)
     subject = Subject(network, options, deadline, follow)
     curve = _Curve(subject, observe)
     low = subject.floor.bytes

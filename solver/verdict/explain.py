@@ -21,7 +21,7 @@ from solver.errors import ArenaplanError, CapacityError, GraphError, OptionsErro
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
-from solver.pipeline import EFFORT
+from solver.pipeline import EFFORT, until
 from solver.pipeline.watch import Follower
 from solver.plan import Plan, PlanOptions, RequestedOptions
 from solver.reports.records import paging, recomputation
@@ -102,7 +102,7 @@ def explain(
         raise OptionsError(
             "Nothing says which capacity to explain.", remedy="Give a capacity.", path=("capacity",)
         )
-    deadline = deadline or Deadline.after(options.deadline_seconds).within(EFFORT)
+    deadline = deadline or until(options.deadline_seconds)
     free = pipeline.free_measures(network, requested)
     subject = Subject(network, free, deadline, follow, automatic=requested.automatic)
     asked = Request(network, requested, batches, fields_of(requested))

@@ -20,7 +20,7 @@ from solver.collector import collector_paused
 from solver.errors import CapacityError, GraphError, OptionsError
 from solver.graph import TrainableGraph
 from solver.layout import Deadline
-from solver.pipeline import EFFORT
+from solver.pipeline import until
 from solver.pipeline.watch import Follower
 from solver.plan import Plan, RequestedOptions, SizeRange
 from solver.reports.verdict import Verdict
@@ -97,7 +97,7 @@ def largest(
             remedy=f"Its symbolic dimensions are {known}." if known else f'Write "{name}" in shapes for it.',
             path=("largest",),
         )
-    deadline = Deadline.after(requested.deadline_seconds).within(EFFORT)
+    deadline = until(requested.deadline_seconds)
     search = _Search(graph, requested, name, deadline, observe, follow)
     result = search.result()
     if result.plan is None and result.impossible_from > 1 and not deadline.expired:

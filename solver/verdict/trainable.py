@@ -21,7 +21,7 @@ from solver.errors import CapacityError, OptionsError, TrainableError
 from solver.graph import MAX_OPERATIONS, TrainableGraph, with_training
 from solver.layout import Deadline
 from solver.names import nearest_names
-from solver.pipeline import EFFORT
+from solver.pipeline import until
 from solver.pipeline.watch import Follower
 from solver.plan import Plan, RequestedOptions
 from solver.reports.verdict import Changes
@@ -154,7 +154,7 @@ def choose_trainable(
         )
     check_subject(graph, requested.options)
     layers = sorted(layers_of(graph, scores), key=lambda layer: -layer.score)
-    deadline = deadline or Deadline.after(requested.deadline_seconds).within(EFFORT)
+    deadline = deadline or until(requested.deadline_seconds)
     result = _Search(graph, requested, capacity, layers, deadline, observe, follow).result()
     if result.score or deadline.expired:
         return result
