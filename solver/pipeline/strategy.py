@@ -12,6 +12,7 @@ timed (`solver.layout.Deadline`), so that the answer is the same on every machin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["EFFORT", "Cost", "Made", "Row", "Strategy", "nearest", "until"]
 
 #: Units of work that the search for one plan may take: about 20 seconds of one core.
-EFFORT: Final = 14.0
+EFFORT: Final = 10.0
 
 
 #: A row that may save less than this part of the best plan's time is not worth its work.
@@ -73,6 +74,7 @@ class Strategy:
     def run(self, rows: Iterable[Row]) -> Candidate | None:
         """The best plan of these rows and of those that follow from them; None if every row is refused."""
         waiting, impossible = list(rows), set[object]()
+        limitless = self.deadline.most == math.inf  # as with a time: rows end by themselves
         while True:
             waiting = [row for row in waiting if row.group not in impossible and self._may_win(row)]
             answered = self.best is not None or bool(self.refused)
@@ -81,7 +83,7 @@ class Strategy:
             row = min(waiting, key=self._dearness)
             waiting.remove(row)
             try:
-                made = row.make(self.deadline.within(row.limit))
+                made = row.make(self.deadline if limitless else self.deadline.within(row.limit))
             except (CapacityError, ConstraintError) as error:
                 made = Made(refused=error)
             if made.refused is not None:

@@ -38,7 +38,7 @@ LP_ITERATION, LP_ROW = 2e-8, 2e-5
 
 #: Of an event of a walk through sequences, of a turn of one through orders, of a step simulated by a repair,
 #: and of an arc of a maximum flow.
-WALK_EVENT, ORDER_TURN, REPAIR_STEP, FLOW_ARC = 1.8e-8, 5e-7, 3e-8, 4e-6
+WALK_EVENT, ORDER_TURN, REPAIR_STEP, FLOW_ARC = 1.8e-8, 5e-7, 3e-8, 4e-7
 
 #: Seconds between two looks at the deadline, and how many of them a solver has to stop in.
 _TICK, _GRACE = 0.005, 4
