@@ -36,8 +36,9 @@ from solver.native import deadline_of
 from solver.pipeline.homes import in_common_homes
 from solver.pipeline.layout import settled
 from solver.pipeline.measures import candidate_requested
-from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.paths import GraphPlans, Plans, ProgramPlans
 from solver.pipeline.rows import exactly
+from solver.pipeline.strategy import Candidate
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import (
     MAX_ENTRIES,

@@ -23,8 +23,9 @@ from solver.graph.types import TensorType
 from solver.layout import Pin
 from solver.native import heeding_deadline
 from solver.pipeline.measures import candidate_requested, plans_of
-from solver.pipeline.paths import Candidate, Plans
+from solver.pipeline.paths import Plans
 from solver.pipeline.ranges import at_largest, with_planned_sizes
+from solver.pipeline.strategy import Candidate
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, RequestedOptions
 from solver.plan.deployment import Deployment

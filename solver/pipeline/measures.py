@@ -21,11 +21,11 @@ from solver.graph import TrainableGraph
 from solver.layout import Deadline
 from solver.native import heeding_deadline
 from solver.pipeline.options import with_capacity
-from solver.pipeline.paths import Candidate, GraphPlans, Plans, ProgramPlans
+from solver.pipeline.paths import GraphPlans, Plans, ProgramPlans
 from solver.pipeline.ranges import at_largest, with_planned_sizes
 from solver.pipeline.rows import Rows, cost_of, exactly
 from solver.pipeline.scheduling import MANY_STEPS
-from solver.pipeline.strategy import Cost, Row, Strategy, until
+from solver.pipeline.strategy import Candidate, Cost, Row, Strategy, until
 from solver.pipeline.watch import Follower, Observer
 from solver.plan import Plan, PlanOptions, RequestedOptions, refuse_ranges
 from solver.program import Program, loads

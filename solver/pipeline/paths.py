@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from solver import preparations
-from solver.accounting import level_costs, roofline, step_costs
+from solver.accounting import roofline, step_costs
 from solver.collector import collector_paused
 from solver.errors import DimensionError, InternalError, OptionsError
 from solver.graph import TrainableGraph, graph_digest
@@ -26,12 +26,11 @@ from solver.passes import (
     SearchOrder,
     in_listed_order,
 )
-from solver.pipeline.homes import RECORD as HOMES
 from solver.pipeline.layout import place
 from solver.pipeline.options import check_of_program, check_places, checked, of_program, with_capacity
 from solver.pipeline.planner import Derived, Planner
 from solver.pipeline.scheduling import Passes, Placed, Results, run_passes
-from solver.pipeline.strategy import until
+from solver.pipeline.strategy import Candidate, until
 from solver.pipeline.watch import Follower, Observer, Stopwatch
 from solver.plan import Plan, PlanOptions, with_digest
 from solver.preparations import Prepared
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from solver.training import BlockProgram
 
 __all__ = [
-    "Candidate",
     "GraphPlans",
     "Plans",
     "ProgramPlans",
@@ -66,27 +64,6 @@ __all__ = [
     "reference_of",
     "start_of",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A plan without digests that is not proved yet, and the reference program that it must agree with."""
-
-    reference: Lowered
-    plan: Plan
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all arenas."""
-        return sum(self.plan.sizes)
-
-    @property
-    def nanoseconds(self) -> int:
-        """How long an iteration is modelled to take: steps of one level run at the same time."""
-        for record in self.plan.records:
-            if record.name in (HOMES, Paging.name) and "nanoseconds" in record.facts:
-                return int(record.facts["nanoseconds"])
-        return sum(level_costs(self.plan.program, self.plan.options.costs))
 
 
 class Plans(ABC):

@@ -24,9 +24,9 @@ from solver.passes import SearchOrder, in_given_order, in_listed_order
 from solver.passes.recompute import OrderRefused, Recompute, attempting, to_least_peak
 from solver.passes.search_order import in_order_of
 from solver.pipeline.options import with_capacity
-from solver.pipeline.paths import Candidate, Plans, Start
+from solver.pipeline.paths import Plans, Start
 from solver.pipeline.scheduling import MANY_STEPS, Passes, Placed, first_runs, fitted
-from solver.pipeline.strategy import EFFORT, Cost, Made, Row, Strategy
+from solver.pipeline.strategy import EFFORT, Candidate, Cost, Made, Row, Strategy
 from solver.plan import PlanOptions
 from solver.program import Program
 

@@ -15,15 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from solver.accounting import level_costs
 from solver.errors import CapacityError, ConstraintError, InternalError
 from solver.layout import Deadline
+from solver.passes import Paging
+from solver.pipeline.homes import RECORD as HOMES
+from solver.plan import Plan
+from solver.targets import Lowered
 
-if TYPE_CHECKING:
-    from solver.pipeline.paths import Candidate
-
-__all__ = ["EFFORT", "Cost", "Made", "Row", "Strategy", "nearest", "until"]
+__all__ = ["EFFORT", "Candidate", "Cost", "Made", "Row", "Strategy", "nearest", "until"]
 
 #: Units of work that the search for one plan may take: about 20 seconds of one core.
 EFFORT: Final = 10.0
@@ -34,6 +36,27 @@ _WORTH: Final = 10_000
 
 #: What is compared of two plans: nanoseconds of an iteration, then bytes.
 Cost = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan without digests that is not proved yet, and the reference program that it must agree with."""
+
+    reference: Lowered
+    plan: Plan
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all arenas."""
+        return sum(self.plan.sizes)
+
+    @property
+    def nanoseconds(self) -> int:
+        """How long an iteration is modelled to take: steps of one level run at the same time."""
+        for record in self.plan.records:
+            if record.name in (HOMES, Paging.name) and "nanoseconds" in record.facts:
+                return int(record.facts["nanoseconds"])
+        return sum(level_costs(self.plan.program, self.plan.options.costs))
 
 
 @dataclass(frozen=True, slots=True)
