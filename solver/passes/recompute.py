@@ -209,6 +209,21 @@ class Recompute(Pass):
         figures = facts | _facts(program, problem, schedule, self.capacity, bound)
         return Applied(reached.program, figures, complete, proved)
 
+    def least_nanoseconds(self, program: Program, deadline: Deadline) -> int:
+        """What repetitions that keep the capacity cost at least in a program of `run`, as far as a linear
+        program at some full steps proves it. Cost: tenths of a second.
+        """
+        from solver.schedules.recompute.dual import proved_cost  # OR-Tools, as the search
+        from solver.schedules.recompute.moments import fullest
+
+        if self.capacity is None:
+            return 0
+        program = program.at_same_residues()
+        problem = self._problem(program, step_costs(program, self.costs))
+        moments = fullest(loads(program)[0], self.capacity, _MOMENTS)
+        bound = proved_cost(program, problem, self.capacity, moments, deadline, in_place=self.in_place)
+        return 0 if bound is None else bound.nanoseconds
+
     def _proved(
         self, program: Program, problem: ScheduleProblem, schedule: Schedule, deadline: Deadline
     ) -> CostBound | None:

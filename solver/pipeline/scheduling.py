@@ -375,7 +375,21 @@ def _scheduled(
         (each.fact(Recompute.name, "budget"), each.fact(Recompute.name, "bound_nanoseconds"))
         for each in by_share.values()
     ]
+    for share in {*_SHARES[1:-1]}.difference(by_share, without):  # which would take too long to move
+        capacity = tiers[0].bytes + over * share // 1000
+        proved.append(
+            (capacity, _least_repeated(program, passes(replace(options, capacity=capacity)), deadline))
+        )
     return winner.stating(Paging.name, "least_nanoseconds", least_elapsed(program, tiers, alone, proved))
+
+
+def _least_repeated(program: Program, passes: Sequence[Pass], deadline: Deadline) -> int:
+    """Nanoseconds that repetitions cost at least behind the passes in front of recomputation."""
+    for each in passes:
+        if isinstance(each, Recompute):
+            return each.least_nanoseconds(program, deadline)
+        program = each.run(program)
+    return 0
 
 
 def _estimate(program: Program, passes: Sequence[Pass]) -> int:

@@ -86,15 +86,18 @@ TIERS = (Tier("fast", 30_000), Tier("slow", 2**20, 10**9, 10**9))
 
 
 @pytest.mark.parametrize(
-    ("options", "searches"),
+    ("options", "searches", "behind"),
     [
-        (PlanOptions(recompute=True, capacity=33_000), ["recompute"]),
-        (PlanOptions(recompute=True, capacity=33_000, order=True), ["search_order", "recompute"]),
-        (PlanOptions(recompute=True, capacity=10**6), []),
-        (PlanOptions(tiers=TIERS), ["paging"]),
+        (PlanOptions(recompute=True, capacity=33_000), ["recompute"], []),
+        # The order as written comes before orders that are searched for.
+        (PlanOptions(recompute=True, capacity=33_000, order=True), ["recompute"], ["search_order"]),
+        (PlanOptions(recompute=True, capacity=10**6), [], []),
+        (PlanOptions(tiers=TIERS), ["paging"], []),
     ],
 )
-def test_searches_for_schedules_are_told(options: PlanOptions, searches: list[str]) -> None:
+def test_searches_for_schedules_are_told(
+    options: PlanOptions, searches: list[str], behind: list[str]
+) -> None:
     stages: list[str] = []
     told: list[tuple[str, SearchProgress]] = []
 
@@ -106,12 +109,12 @@ def test_searches_for_schedules_are_told(options: PlanOptions, searches: list[st
             told.append((stage, found))
 
     made = plan(SEVEN, options, follow=follow)
-    assert stages == ["prepare", "derive", "passes", *searches, "layout", "prove", "digest"]
-    assert list(dict.fromkeys(stage for stage, _ in told)) == searches
+    assert stages == ["prepare", "derive", "passes", *searches, "layout", *behind, "prove", "digest"]
+    assert list(dict.fromkeys(stage for stage, _ in told)) == searches + behind
     assert made == plan(SEVEN, options)
     again, moved = recomputation(made), paging(made)
     if again is not None:
-        last = told[-1][1]
+        last = next(progress for stage, progress in reversed(told) if stage == "recompute")
         figures = (last.peak_bytes, last.extra_nanoseconds, last.step_nanoseconds)
         assert figures == (made.arena_bytes, again.extra, again.step)
         assert last.bound_nanoseconds is not None
