@@ -18,6 +18,7 @@ from typing import ClassVar
 from solver.accounting import PagingProblem, elapsed, is_copy, level_costs, paging_problem, traffic
 from solver.accounting.bounds import shareable
 from solver.accounting.gaps import contents_apart
+from solver.accounting.problem import joined, may_share
 from solver.errors import CapacityError
 from solver.layout import Deadline
 from solver.passes.aliases import define_in_place
@@ -114,6 +115,23 @@ class Paging(Pass):
         peak = self._peak(best.program)
         figures = {"peak_before": peak_before, "peak_after": peak, "compute_nanoseconds": compute}
         return Applied(best.program, figures | best.facts(self.tiers), best.complete)
+
+    def check(self, program: Program) -> None:
+        """Raises CapacityError if a step touches more at once than the first tier has: then nothing that is
+        paged, and nothing that runs again, is of use. Linear.
+        """
+        spread = in_tiers(program, self.tiers)
+        pairs = (pair for step in spread.steps for pair in may_share(spread, step))
+        roots = joined(len(spread.values), pairs if self.in_place else ())
+        alignment = spread.spaces[0].alignment
+        largest: list[dict[int, int]] = [{} for _ in range(spread.duration)]  # of those that may share bytes
+        for step in spread.steps:
+            for value in {binding.value for binding in step.bindings}:
+                size = -(-spread.values[value].type.nbytes // alignment) * alignment
+                level = largest[step.level]
+                level[roots[value]] = max(level.get(roots[value], 0), size)
+        if max((sum(level.values()) for level in largest), default=0) > self.tiers[0].bytes:
+            raise self._does_not_fit(spread)
 
     def _ways(self, program: Program) -> list[_Way]:
         """The lookaheads with which the first tier may be enough."""

@@ -171,7 +171,7 @@ def _cheapest(plans: Plans, options: PlanOptions, *, advise: bool) -> Candidate:
     strategy = Strategy(plans.deadline, cost_of(options), free.best, free.refused)
     rows = Rows(plans, advise=advise)
     best = strategy.plan(row for dear in dearer for row in _dear_rows(rows, dear))
-    return rows.stated(best)
+    return rows.with_every_order(best)
 
 
 def _dear_rows(rows: Rows, dear: _Dear) -> Iterator[Row]:

@@ -1,10 +1,10 @@
 """The rows of a request (`solver.pipeline.strategy`): the plans that it may have, and what is known of each.
 
     no capacity, no tiers      the passes as asked for, once
-    a capacity                 the order as written, with 5 %, 20 % and all of the usual work; behind a miss,
-                               down to the least peak; then orders that are searched for, the same way
+    a capacity                 the order as written, with 5 %, 20 % and all of the usual work; if it misses, a
+                               descent to the least peak; then orders that are searched for, likewise
     tiers                      paging with and without repetitions and sharing, in one order or two
-    fewer preparations         behind all of these, if no plan was found or it takes time
+    fewer preparations         if no plan was found, or the best one takes time; without a capacity, too
 
 `solver.pipeline.measures` asks for rows under several options, `exactly` for those under given ones.
 """
@@ -41,13 +41,14 @@ _STEPS_A_UNIT, _ORDER_STEPS_A_UNIT = 20, 30
 #: The part of all work that a descent to the least peak may take, and a search for an order.
 _DESCENT, _ORDER = EFFORT / 3, EFFORT / 2
 
-#: A descent is about as much work as this many whole searches.
-_DESCENT_SEARCHES = 2.0
+#: The work of a descent, in whole searches: it comes before orders that are searched for, so that a refusal
+#: names a capacity that is enough. And of the rows with fewer preparations, which come later.
+_DESCENT_WORK, _PREPARATIONS_WORK = 0.5, 2.0
 
-#: More work is spent on an order that missed the capacity by this part of it at most, while there is a plan.
-_FEW_BYTES: Final = 50
+#: Once there is a plan, an order that missed the capacity by more than this part of it is not tried again.
+_NEAR_MISS: Final = 0.02
 
-#: The figure that holds for every order, with that which it is compared with.
+#: The bound on repetitions in every order, and the time of the steps that it is a part of.
 _EVERY_ORDER = ("every_order_nanoseconds", "step_nanoseconds")
 
 
@@ -55,7 +56,7 @@ def exactly(plans: Plans, options: PlanOptions, *, advise: bool = True) -> Candi
     """The plan under these options as they are. Raises CapacityError and OptionsError as `plan` does."""
     rows = Rows(plans, advise=advise)
     strategy = Strategy(plans.deadline, cost_of(options))
-    return rows.stated(strategy.plan(rows.under(options)))
+    return rows.with_every_order(strategy.plan(rows.under(options)))
 
 
 def cost_of(options: PlanOptions) -> Callable[[Candidate], Cost]:
@@ -72,12 +73,15 @@ def is_within(options: PlanOptions) -> bool:
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of one request, and what they have found out together."""
+    """The rows of one request, and what they have found out together.
+
+    With `advise` a descent is also made if it is proved that no schedule in this order keeps the capacity.
+    """
 
     plans: Plans
     advise: bool = True
-    #: What repetitions cost at least in every order, by the figures of `_EVERY_ORDER`.
-    every_order: dict[str, int] = field(default_factory=dict)
+    #: The figures of `_EVERY_ORDER`, by the identity of the reference program that they hold for.
+    every_order: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def under(self, options: PlanOptions, *, listed: bool = False) -> Iterator[Row]:
         """The rows under these options. `listed`: another order comes from list scheduling alone."""
@@ -91,12 +95,15 @@ class Rows:
         def wanted(best: Candidate | None) -> bool:
             return best is None or not is_within(options) or _takes_time(best)
 
-        yield Row(fewer_preparations, work=_DESCENT_SEARCHES * self._whole(start), wanted=wanted)
+        yield Row(fewer_preparations, work=_PREPARATIONS_WORK * self.whole(start), wanted=wanted)
 
-    def stated(self, candidate: Candidate) -> Candidate:
-        """The plan, which says what is proved for every order, whichever row proved it."""
+    def with_every_order(self, candidate: Candidate) -> Candidate:
+        """The plan; its record of the order has the bound that a row has proved for every order."""
+        known = self.every_order.get(id(candidate.reference))
+        if known is None:
+            return candidate
         records = tuple(
-            replace(record, facts={**record.facts, **self.every_order})
+            replace(record, facts={**record.facts, **dict(zip(_EVERY_ORDER, known, strict=True))})
             if record.name == SearchOrder.name
             else record
             for record in candidate.plan.records
@@ -107,7 +114,7 @@ class Rows:
         options = start.options
         passes: Passes = in_listed_order(start.passes) if listed else start.passes
         if options.tiers:
-            return _Tiers(self, start, passes).rows()
+            return iter([_Tiers(self, start, passes).first()])
         if options.recompute:
             return self._repeating(start, passes)
         return iter([Row(lambda deadline: self._once(start, passes, deadline))])
@@ -123,13 +130,14 @@ class Rows:
         return fitted(start.reference, passes, options, deadline, plans.watch, plans.results)
 
     def finished(self, start: Start, placed: Placed) -> Candidate:
-        """The plan of what was placed; what is proved in it for every order is proved for all rows."""
-        if least := placed.applied.fact(SearchOrder.name, _EVERY_ORDER[0]):
-            step = placed.applied.fact(SearchOrder.name, _EVERY_ORDER[1])
-            self.every_order = dict(zip(_EVERY_ORDER, (least, step), strict=True))
+        """The plan of what was placed; the bound for every order is kept for the plans of other rows."""
+        least, step = (placed.applied.fact(SearchOrder.name, figure) for figure in _EVERY_ORDER)
+        known = self.every_order.get(id(start.reference), (0, 0))
+        if least > known[0]:
+            self.every_order[id(start.reference)] = least, step
         return self.plans.finished(start, placed)
 
-    def _whole(self, start: Start) -> float:
+    def whole(self, start: Start) -> float:
         """An estimate of the work of a whole search for repetitions."""
         return len(start.reference.program.steps) / _STEPS_A_UNIT
 
@@ -145,28 +153,27 @@ class Rows:
         if search is None or not options.order:
             return
 
-        def searched(search: SearchOrder, deadline: Deadline) -> Made:
-            lowest = self.plans.results.lowest(search, program, deadline, self.plans.watch)
-            applied = search.choose(program, lowest, deadline)
+        def searched(by: SearchOrder, deadline: Deadline) -> Made:
+            lowest = self.plans.results.lowest(by, program, deadline, self.plans.watch)
+            applied = by.choose(program, lowest, deadline)
             order = first_runs(applied.program)
             if order in tried:
                 return Made()
             tried.add(order)
             return Made(rows=[_Order(self, start, in_order_of(passes, applied)).attempt(0)])
 
-        for each in (search, search.for_own_bytes()) if options.in_place else (search,):
-            work = len(program.steps) / _ORDER_STEPS_A_UNIT
-            bound = _alone(start), 0
-            yield Row(partial(searched, each), bound, work, _ORDER, start)
+        work, bound = len(program.steps) / _ORDER_STEPS_A_UNIT, (_least_time(start), 0)
+        for by in (search, search.for_own_bytes()) if options.in_place else (search,):
+            yield Row(partial(searched, by), bound, work, _ORDER, start)
 
 
 def _before_order(start: Start, passes: Passes) -> tuple[Program, SearchOrder | None]:
     """The program in the order as written, and the pass that would search for another one."""
     program = start.reference.program
-    for one in passes(with_capacity(start.options)):
-        if isinstance(one, SearchOrder):
-            return program, one
-        program = one.run(program)
+    for pass_ in passes(with_capacity(start.options)):
+        if isinstance(pass_, SearchOrder):
+            return program, pass_
+        program = pass_.run(program)
     return program, None
 
 
@@ -177,7 +184,7 @@ def _takes_time(candidate: Candidate) -> bool:
     )
 
 
-def _alone(start: Start) -> int:
+def _least_time(start: Start) -> int:
     """Nanoseconds of an iteration in which nothing runs again and nothing is moved; 0 where steps run beside
     each other, or memories have times of their own.
     """
@@ -189,7 +196,7 @@ def _alone(start: Start) -> int:
 
 def _near(error: CapacityError, best: Candidate | None) -> bool:
     """Whether more work is worth it behind a miss: there is no plan, or few bytes were lacking."""
-    return best is None or error.excess <= error.available // _FEW_BYTES
+    return best is None or error.excess <= _NEAR_MISS * error.available
 
 
 @dataclass(slots=True)
@@ -204,11 +211,11 @@ class _Order:
 
     def attempt(self, level: int) -> Row:
         """A search with this part of the usual work."""
-        bound = _alone(self.start)
+        bound = _least_time(self.start)
         return Row(
             lambda deadline: self._attempted(level, deadline),
             (bound + self.least if bound else 0, 0),
-            _SHARES[level] * self.rows._whole(self.start),
+            _SHARES[level] * self.rows.whole(self.start),
             group=self.start,
         )
 
@@ -217,7 +224,7 @@ class _Order:
         try:
             placed = self._fitted(attempting(self.passes, _SHARES[level]), deadline)
         except OrderRefused as error:
-            return Made(refused=error, rows=[self._descent()] if self.rows.advise else [])
+            return Made(refused=error, rows=[] if level or not self.rows.advise else [self._descent()])
         except CapacityError as error:
             more = [] if last else [replace(self.attempt(level + 1), wanted=partial(_near, error))]
             return Made(refused=error, rows=more if level else [*more, self._descent()])
@@ -226,10 +233,9 @@ class _Order:
         return Made(candidate, rows=[] if last else [self.attempt(level + 1)])
 
     def _descent(self) -> Row:
-        work = _DESCENT_SEARCHES * self.rows._whole(self.start)
-        return Row(
-            self._descended, (_alone(self.start), 0), work, _DESCENT, self.start, lambda best: best is None
-        )
+        work = _DESCENT_WORK * self.rows.whole(self.start)
+        bound = _least_time(self.start), 0
+        return Row(self._descended, bound, work, _DESCENT, self.start, lambda best: best is None)
 
     def _descended(self, deadline: Deadline) -> Made:
         return Made(self.rows.finished(self.start, self._fitted(to_least_peak(self.passes), deadline)))
@@ -244,7 +250,7 @@ class _Tiers:
     bound says which is best: so plans with fewer of these freedoms are made as well.
     """
 
-    rows_: Rows
+    rows: Rows
     start: Start
     passes: Passes
     #: Whether the layout of a plan exceeded the first tier.
@@ -252,9 +258,9 @@ class _Tiers:
     #: Orders of the steps that were tried, with the freedoms.
     tried: set[tuple[bool, bool, tuple[int, ...]]] = field(default_factory=set)
 
-    def rows(self) -> Iterator[Row]:
+    def first(self) -> Row:
         """The order as written; the others follow from it, unless it is proved that there is none."""
-        yield Row(self._first, (_alone(self.start), 0), self.rows_._whole(self.start))
+        return Row(self._first, (_least_time(self.start), 0), self.rows.whole(self.start))
 
     def _first(self, deadline: Deadline) -> Made:
         made = self._made(self.start.options, False, deadline)
@@ -270,27 +276,25 @@ class _Tiers:
             fewer = replace(
                 asked, recompute=recompute, in_place=in_place, sub_ranges=asked.sub_ranges and in_place
             )
-            if_tight = fewer != asked and (recompute != asked.recompute or not (asked.order or recompute))
-            if_refused = large and fewer != asked
+            with_fewer = fewer != asked
+            if_tight = with_fewer and (recompute != asked.recompute or not (asked.order or recompute))
+            wanted = partial(self._wanted, only_if_tight=if_tight, only_if_refused=large and with_fewer)
             for searched in (False, True)[: 1 + asked.order]:
                 if fewer == asked and not searched:
                     continue
-
-                def wanted(
-                    best: Candidate | None, if_tight: bool = if_tight, if_refused: bool = if_refused
-                ) -> bool:
-                    return (self.tight or not if_tight) and (best is None or not if_refused)
-
-                work = self.rows_._whole(self.start) * (1 + searched)
+                work = self.rows.whole(self.start) * (1 + searched)
                 make = partial(self._made, fewer, searched)
-                yield Row(make, (_alone(self.start), 0), work, _ORDER, wanted=wanted)
+                yield Row(make, (_least_time(self.start), 0), work, _ORDER, wanted=wanted)
+
+    def _wanted(self, best: Candidate | None, *, only_if_tight: bool, only_if_refused: bool) -> bool:
+        return (self.tight or not only_if_tight) and (best is None or not only_if_refused)
 
     def _made(self, options: PlanOptions, searched: bool, deadline: Deadline) -> Made:
         freedoms = options.in_place, options.recompute
         program, search = _before_order(self.start, self.passes)
         passes = self.passes
         if searched and search is not None:
-            plans = self.rows_.plans
+            plans = self.rows.plans
             lowest = plans.results.lowest(search, program, deadline, plans.watch)
             applied = search.choose(program, lowest, deadline)
             program, passes = applied.program, in_order_of(self.passes, applied)
@@ -300,11 +304,11 @@ class _Tiers:
             return Made()
         self.tried.add((*freedoms, first_runs(program)))
         try:
-            placed = self.rows_.fitted(self.start, passes, options, deadline)
+            placed = self.rows.fitted(self.start, passes, options, deadline)
         except CapacityError as error:
             self.tight = True
             return Made(refused=error)
         self.tight = self.tight or placed.reduced
         if options.in_place != self.start.options.in_place:
             placed = replace(placed, applied=placed.applied.without_bounds_of_own_bytes())
-        return Made(self.rows_.finished(self.start, placed))
+        return Made(self.rows.finished(self.start, placed))

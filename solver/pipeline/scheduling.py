@@ -313,6 +313,7 @@ def _scheduled(
     options = replace(options, tiers=tiers)
     if not options.recompute:
         return run_passes(program, passes(options), deadline, watch, results)
+    next(each for each in passes(options) if isinstance(each, Paging)).check(program)
     peak = max(loads(program)[0], default=0)
     apart = _weights_apart(program, passes, options, deadline, watch, results)
     alone = sum(step_costs(program, options.costs))

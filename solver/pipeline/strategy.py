@@ -4,15 +4,15 @@
       ▲           │ (rows that cannot win are struck out)             │
       └───────────┴──── rows that follow from it: more work, another order ◄──┘      until work or rows end
 
-A row has bounds, which no plan of it goes below, an estimate of its work and a maker. While there is no plan,
-the row with the least work is made. Later it is the row with the least work for each nanosecond that it may
-save: a row whose bound is the best of all may take more work than all others together. Work is counted, not
-timed (`solver.layout.Deadline`), so that the answer is the same on every machine.
+A row is a plan that is not made yet: a lower bound on its cost, an estimate of the work that making it
+takes, and the function that makes it. While there is no plan, the row with the least work is made. Later it
+is the row with the least work for each nanosecond that it may save: a row with the best bound may take more
+work than all others together. Work is counted, not timed (`solver.layout.Deadline`), so that the answer is
+the same on every machine.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,14 +27,15 @@ from solver.targets import Lowered
 
 __all__ = ["EFFORT", "Candidate", "Cost", "Made", "Row", "Strategy", "nearest", "until"]
 
-#: Units of work that the search for one plan may take: about 20 seconds of one core.
+#: Units of work that the searches of one request may take: 10 to 20 seconds of one core.
 EFFORT: Final = 10.0
 
 
-#: A row that may save less than this part of the best plan's time is not worth its work.
-_WORTH: Final = 10_000
+#: A row is not worth its work if it saves less than the best plan's time divided by this.
+_LEAST_SAVING: Final = 10_000
 
-#: What is compared of two plans: nanoseconds of an iteration, then bytes.
+#: Nanoseconds of an iteration and bytes. Of plans that have to keep a number of bytes the time counts, of
+#: others the bytes; what does not count is 0.
 Cost = tuple[int, int]
 
 
@@ -61,11 +62,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A plan that may be made, and what is known of it before.
+    """A plan that is not made yet.
 
-    `bound` is what no plan of the row goes below. `work` estimates its units of work, `limit` ends it. Rows
-    of one `group` are proved impossible together. `wanted` says of the best plan so far whether the row is
-    still of use.
+    No plan of the row costs less than `bound`. `make` takes about `work` units of work, and `limit` at most.
+    If one row of a `group` is refused with a proof, all rows of the group are dropped. `wanted` says of the
+    best plan so far whether the row is still of use.
     """
 
     make: Callable[[Deadline], Made]
@@ -97,16 +98,15 @@ class Strategy:
     def run(self, rows: Iterable[Row]) -> Candidate | None:
         """The best plan of these rows and of those that follow from them; None if every row is refused."""
         waiting, impossible = list(rows), set[object]()
-        limitless = self.deadline.most == math.inf  # as with a time: rows end by themselves
         while True:
             waiting = [row for row in waiting if row.group not in impossible and self._may_win(row)]
             answered = self.best is not None or bool(self.refused)
             if not waiting or (answered and self.deadline.expired):
                 return self.best
-            row = min(waiting, key=self._dearness)
+            row = min(waiting, key=self._work_for_its_gain)
             waiting.remove(row)
             try:
-                made = row.make(self.deadline if limitless else self.deadline.within(row.limit))
+                made = row.make(self.deadline.within(row.limit))
             except (CapacityError, ConstraintError) as error:
                 made = Made(refused=error)
             if made.refused is not None:
@@ -127,7 +127,7 @@ class Strategy:
         return best
 
     def refusal(self) -> CapacityError | ConstraintError:
-        """The refusal by the capacity that lacks the fewest bytes; else that of the first constraint."""
+        """The refusal by the capacity, as `nearest` chooses it; without one that of the first constraint."""
         by_capacity = [error for error in self.refused if isinstance(error, CapacityError)]
         if by_capacity or not self.refused:
             return nearest(by_capacity)
@@ -141,9 +141,9 @@ class Strategy:
         best = self.cost(self.best)
         if row.bound[0] == best[0]:
             return row.bound[1] < best[1]
-        return row.bound[0] + best[0] // _WORTH < best[0]
+        return row.bound[0] + best[0] // _LEAST_SAVING < best[0]
 
-    def _dearness(self, row: Row) -> tuple[float, Cost]:
+    def _work_for_its_gain(self, row: Row) -> tuple[float, Cost]:
         """Work for each nanosecond that the row may save; work alone while there is no plan."""
         if self.best is None:
             return row.work, row.bound
@@ -152,11 +152,11 @@ class Strategy:
 
 def until(seconds: float | None) -> Deadline:
     """When the searches of one request end: at the deadline that it names, else after `EFFORT` units."""
-    return Deadline().within(EFFORT) if seconds is None else Deadline.after(seconds)
+    return Deadline(most=EFFORT) if seconds is None else Deadline.after(seconds)
 
 
 def nearest(refused: Iterable[CapacityError]) -> CapacityError:
-    """The refusal of the choice that lacks the fewest bytes, as far as it is known what each lacks.
+    """Of refusals without a proof the one that lacks the fewest bytes; of proved ones if there are no others.
 
     What is proved of one choice is proved of no other: a refusal is proved if that of every choice is.
     """

@@ -164,8 +164,8 @@ class Deadline:
     searches have done `most` units of `work`.
 
     ``None`` in the first two places and no limit of work: never. Everything that searches looks at it every
-    few milliseconds, and counts what it does. A unit is about a second of one core; the count depends on the
-    problem alone, so a search that its work ends has the same answer on every machine.
+    few milliseconds, and counts what it does. A unit takes one to two seconds of one core. The count depends
+    on the problem alone, so a search that its work ends has the same answer on every machine.
     """
 
     at: float | None = None
@@ -191,8 +191,8 @@ class Deadline:
         return earlier.within((1 - part) * self.units)
 
     def within(self, units: float) -> Self:
-        """The same after at most so many further units of work."""
-        return replace(self, most=min(self.most, self.work.spent + units))
+        """The same after at most so many further units of work, if work is limited at all."""
+        return self if self.most == math.inf else replace(self, most=min(self.most, self.work.spent + units))
 
     def by_time(self) -> Self:
         """The same for what counts no work, and has to be done however much was."""
