@@ -21,7 +21,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arenaplan.neighbours import NEIGHBOURS, hidden
+from arenaplan.hidden_packages import NEIGHBOURS, hidden
 
 if TYPE_CHECKING:
     from arenaplan import executorch, jax, onnx, torch

@@ -12,10 +12,10 @@ from dataclasses import fields
 from solver.passes.aliases import Aliases
 from solver.passes.base import Applied, Facts, Pass, Tell
 from solver.passes.levels import MAX_PARALLELISM, Levels
-from solver.passes.order import UPDATE_MODES, Order
 from solver.passes.paging import Paging
 from solver.passes.recompute import Recompute
 from solver.passes.search_order import SearchOrder, in_given_order, in_listed_order
+from solver.passes.updates import UPDATE_MODES, Order
 
 __all__ = [
     "MAX_PARALLELISM",

@@ -57,7 +57,7 @@ EQUIVALENT: dict[str, dict[tuple[str, str], str]] = {
             "if below >= 1 and high[by_low[below - leaves]] > low[i]:",
         ): "a neighbour is -1 or a leaf, and leaves begin with number 2",
     },
-    "solver/passes/order.py": {
+    "solver/passes/updates.py": {
         (
             "behind = np.full(len(program.values), -1)",
             "behind = np.full(len(program.values), 1)",

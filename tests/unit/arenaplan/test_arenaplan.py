@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import arenaplan
-from arenaplan.neighbours import NEIGHBOURS, hidden
+from arenaplan.hidden_packages import NEIGHBOURS, hidden
 from solver.documents import dump_graph, dump_plan
 from solver.errors import ArenaplanError, DocumentError, OptionsError
 from solver.exporters import EXPORTERS
