@@ -129,6 +129,30 @@ def measured(module: Any, call: Any, arguments: tuple[Any, ...]) -> int:
     return allocated_bytes([partial(step, module, call, arguments)])[0]
 
 
+def scratch_of_convolutions(module: Any, arguments: tuple[Any, ...]) -> int:
+    """The most bytes that a convolution of the module, or its derivative, allocates and frees again."""
+    import torch
+
+    from solver.importers.pytorch.calls import allocated_bytes
+
+    runs = []
+
+    def record(layer: Any, given: tuple[Any, ...], result: Any) -> None:
+        places = layer.stride, layer.padding, layer.dilation, False, [0, 0], layer.groups
+        x, gradient = given[0].detach(), torch.ones_like(result)
+        biases = [layer.out_channels]
+        aten, weight = torch.ops.aten, layer.weight.detach()
+        runs.append(partial(aten.convolution, x, weight, layer.bias.detach(), *places))
+        runs.append(partial(aten.convolution_backward, gradient, x, weight, biases, *places, [True] * 3))
+
+    layers = [each for each in module.modules() if isinstance(each, torch.nn.Conv2d)]
+    hooks = [layer.register_forward_hook(record) for layer in layers]
+    module(*arguments)
+    for hook in hooks:
+        hook.remove()
+    return max(allocated_bytes(runs, with_results=False), default=0)
+
+
 def compiled(module: Any, size: int | str) -> tuple[Any, Any]:
     """(compiled module, budget) with PyTorch's kernels one by one."""
     import torch
@@ -139,8 +163,11 @@ def compiled(module: Any, size: int | str) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_the_bytes_that_were_planned_and_the_same_bits(name: str) -> None:
-    """Budgets from all that is held down to four fifths of it: PyTorch's count is the plan's."""
+    """Budgets from all that is held down to four fifths of it: PyTorch's count is the plan's, but for what
+    kernels of convolutions allocate and free again, which depends on the processor.
+    """
     module, arguments = MODELS[name]()
+    scratch = scratch_of_convolutions(module, arguments)
     twin = copy.deepcopy(module)
     usual, whole = compiled(twin, "1 GB")
     losses = [step(twin, usual, arguments) for _ in range(2)]
@@ -156,7 +183,7 @@ def test_the_bytes_that_were_planned_and_the_same_bits(name: str) -> None:
         (partition,) = budget.partitions
         assert partition.planned_bytes <= size
         assert partition.repeated_calls > 0 or size == most
-        assert abs(measured(own, call, arguments) - partition.planned_bytes) <= 64
+        assert -64 <= measured(own, call, arguments) - partition.planned_bytes <= 64 + scratch
 
 
 def test_measured_peaks_fall_with_the_budget() -> None:
