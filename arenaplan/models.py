@@ -333,7 +333,8 @@ def _asked(
     wanted: Wanted, model: Plannable, options: PlanOptions | None, choices: Mapping[str, Any], **more: Any
 ) -> Any:
     """What is wanted of one model, under options by name or as a whole."""
-    return _answer(Request(wanted, {"model": _source(model)}, requested(options, choices), **more))
+    asked = requested(options, choices)  # before a file is read, which may be large
+    return _answer(Request(wanted, {"model": _source(model)}, asked, **more))
 
 
 def _answer(request: Request) -> Any:

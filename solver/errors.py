@@ -204,10 +204,12 @@ class CapacityError(ArenaplanError):
     `required` is the smallest arena known to work (or, when even the lower bound is beyond the
     capacity, that bound); `live_at_peak` lists (operand, bytes) live at the witness step. `proved` says that
     nothing fits the capacity; without it, nothing that fits was found. `entry_point` is that of a deployment
-    which does not fit, and `held` the bytes of what it keeps for others.
+    which does not fit, and `held` the bytes of what it keeps for others. `of_order` says that no schedule in
+    this order of the steps fits, though one in another order may.
     """
 
     code = "capacity-exceeded"
+    of_order: bool = False
     entry_point: str | None = None
     held: int = 0
 

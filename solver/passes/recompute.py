@@ -32,7 +32,7 @@ from solver.passes.base import Applied, Pass, Tell, silent
 from solver.program import RESIDUE, CostBound, Costs, EntryKind, Program, Tier, loads
 from solver.schedules import Schedule, rerun
 
-__all__ = ["OrderRefused", "Recompute", "attempting", "read_only_bytes", "to_least_peak", "weights_apart"]
+__all__ = ["Recompute", "attempting", "read_only_bytes", "to_least_peak", "weights_apart"]
 
 #: If values are defined in place, each next budget is smaller by 1/50 at least.
 _STEP = 50
@@ -469,10 +469,6 @@ def _impossible(problem: ScheduleProblem, lowest: PeakBound, capacity: int) -> C
     )
 
 
-class OrderRefused(CapacityError):
-    """No schedule keeps the capacity that keeps the order in which steps run first."""
-
-
 def _not_found(
     problem: ScheduleProblem,
     lowest: PeakBound,
@@ -491,8 +487,7 @@ def _not_found(
     known += " None that keeps the order of the steps exists." if impossible else ""
     if coarser:
         known += f" Steps that run again need places at multiples of {RESIDUE} bytes."
-    kind = OrderRefused if impossible else CapacityError
-    return kind(
+    error = CapacityError(
         f"No schedule was found that keeps {capacity:,} bytes{' in time' if late else ''}; the smallest takes"
         f" {peak:,}.{known}"
         f" {lowest.bytes:,} bytes at least are proved, at step {problem.steps[lowest.step]}.",
@@ -502,3 +497,5 @@ def _not_found(
         live_at_peak=sorted(live, key=lambda item: (-item[1], item[0])),
         path=("capacity",),
     )
+    error.of_order = impossible
+    return error

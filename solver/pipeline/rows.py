@@ -21,7 +21,7 @@ from solver.accounting import step_costs
 from solver.errors import CapacityError
 from solver.layout import Deadline
 from solver.passes import SearchOrder, in_given_order, in_listed_order
-from solver.passes.recompute import OrderRefused, Recompute, attempting, to_least_peak
+from solver.passes.recompute import Recompute, attempting, to_least_peak
 from solver.passes.search_order import in_order_of
 from solver.pipeline.options import with_capacity
 from solver.pipeline.paths import Plans, Start
@@ -131,11 +131,13 @@ class Rows:
 
     def finished(self, start: Start, placed: Placed) -> Candidate:
         """The plan of what was placed; the bound for every order is kept for the plans of other rows."""
-        least, step = (placed.applied.fact(SearchOrder.name, figure) for figure in _EVERY_ORDER)
-        known = self.every_order.get(id(start.reference), (0, 0))
-        if least > known[0]:
-            self.every_order[id(start.reference)] = least, step
+        self._learn(start, *(placed.applied.fact(SearchOrder.name, figure) for figure in _EVERY_ORDER))
         return self.plans.finished(start, placed)
+
+    def _learn(self, start: Start, least: int, step: int) -> None:
+        """A bound that holds for every order of this reference program."""
+        if least > self.every_order.get(id(start.reference), (0, 0))[0]:
+            self.every_order[id(start.reference)] = least, step
 
     def whole(self, start: Start) -> float:
         """An estimate of the work of a whole search for repetitions."""
@@ -156,6 +158,7 @@ class Rows:
         def searched(by: SearchOrder, deadline: Deadline) -> Made:
             lowest = self.plans.results.lowest(by, program, deadline, self.plans.watch)
             applied = by.choose(program, lowest, deadline)
+            self._learn(start, *(int((applied.facts or {}).get(figure, 0)) for figure in _EVERY_ORDER))
             order = first_runs(applied.program)
             if order in tried:
                 return Made()
@@ -223,9 +226,9 @@ class _Order:
         last = level + 1 == len(_SHARES)
         try:
             placed = self._fitted(attempting(self.passes, _SHARES[level]), deadline)
-        except OrderRefused as error:
-            return Made(refused=error, rows=[] if level or not self.rows.advise else [self._descent()])
         except CapacityError as error:
+            if error.of_order:
+                return Made(refused=error, rows=[] if level or not self.rows.advise else [self._descent()])
             more = [] if last else [replace(self.attempt(level + 1), wanted=partial(_near, error))]
             return Made(refused=error, rows=more if level else [*more, self._descent()])
         self.least = max(self.least, placed.applied.fact(Recompute.name, "bound_nanoseconds"))

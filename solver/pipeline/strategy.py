@@ -52,6 +52,11 @@ class Candidate:
         return sum(self.plan.sizes)
 
     @property
+    def proved_nanoseconds(self) -> int:
+        """What repetitions cost at least in its order, as the plan proves it."""
+        return 0 if self.plan.cost_bound is None else self.plan.cost_bound.nanoseconds
+
+    @property
     def nanoseconds(self) -> int:
         """How long an iteration is modelled to take: steps of one level run at the same time."""
         for record in self.plan.records:
@@ -114,10 +119,17 @@ class Strategy:
                 if row.group is not None and getattr(made.refused, "proved", False):
                     impossible.add(row.group)
             if made.candidate is not None and (
-                self.best is None or self.cost(made.candidate) < self.cost(self.best)
+                self.best is None or self._is_better(made.candidate, self.best)
             ):
                 self.best = made.candidate
             waiting += made.rows
+
+    def _is_better(self, candidate: Candidate, best: Candidate | None) -> bool:
+        """Whether a plan costs less, or as much and more of that is proved to be necessary."""
+        if best is None:
+            return True
+        ours, theirs = ((self.cost(plan), -plan.proved_nanoseconds) for plan in (candidate, best))
+        return ours < theirs
 
     def plan(self, rows: Iterable[Row]) -> Candidate:
         """As `run`. Raises the refusal that is nearest to a plan if there is none."""

@@ -46,6 +46,9 @@ _FEW = 2
 #: Settings that change more than the mildest one which are tried at most, as their plans may take less time.
 _MOST_STRONGER = 4
 
+#: Such a setting is offered as well if it saves this part of an update's time.
+_MUCH_CHEAPER = 20
+
 #: A combination must save this part of an update's time more than what it adds to: more measures for a gain
 #: that nobody can measure help nobody.
 _WORTH_IT = 200
@@ -394,7 +397,7 @@ def _with_search(
     few = stronger[:: -(-len(stronger) // _MOST_STRONGER) or 1]
     tried = [_remedy(trial, asked, (setting, other), measure.changes) for setting in few]
     cheapest = min(filter(None, tried), key=lambda remedy: remedy.extra, default=mildest)
-    worth_it = mildest.extra - cheapest.extra > trial.usual // _WORTH_IT
+    worth_it = mildest.extra - cheapest.extra > trial.usual // _MUCH_CHEAPER
     return [(combination, remedy) for remedy in (mildest, cheapest)[: 1 + worth_it]]
 
 

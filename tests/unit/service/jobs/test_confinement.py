@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from service.jobs.confinement import OPEN, worker_environment
 from service.jobs.pool import Worker, WorkerPool
@@ -28,6 +29,7 @@ async def worker(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
     monkeypatch.setenv("ARENAPLAN_DATABASE_URL", "postgresql://arenaplan:secret@db/arenaplan")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    structlog.reset_defaults()  # a command that ran in this process may have set up a log of its own
     pool = WorkerPool(FAKE, 1)
     pool.start()
     try:
