@@ -313,7 +313,8 @@ def _scheduled(
     options = replace(options, tiers=tiers)
     if not options.recompute:
         return run_passes(program, passes(options), deadline, watch, results)
-    next(each for each in passes(options) if isinstance(each, Paging)).check(program)
+    paging = next(each for each in passes(replace(options, recompute=False)) if isinstance(each, Paging))
+    paging.check(program)
     peak = max(loads(program)[0], default=0)
     apart = _weights_apart(program, passes, options, deadline, watch, results)
     alone = sum(step_costs(program, options.costs))
@@ -324,11 +325,7 @@ def _scheduled(
         return apart
     # Each share takes as long as a plan does: of large programs the ends are compared.
     few = apart is not None and len(program.steps) > MANY_STEPS
-    if (
-        apart is not None
-        and few
-        and _estimate(program, passes(replace(options, recompute=False))) > _FAR * apart.nanoseconds
-    ):
+    if apart is not None and few and paging.estimate(program) > _FAR * apart.nanoseconds:
         return apart
     by_share: dict[int, Applied] = {}
     without: dict[int, CapacityError] = {}
@@ -391,11 +388,6 @@ def _least_repeated(program: Program, passes: Sequence[Pass], deadline: Deadline
             return each.least_nanoseconds(program, deadline)
         program = each.run(program)
     return 0
-
-
-def _estimate(program: Program, passes: Sequence[Pass]) -> int:
-    """Nanoseconds of an iteration of which `Paging` alone makes a quick plan."""
-    return next(each.estimate(program) for each in passes if isinstance(each, Paging))
 
 
 def _weights_apart(

@@ -254,7 +254,7 @@ ANSWERED: Final[tuple[Answered, ...]] = (
     Answered("curve of a batch", ask("tradeoff", TINY, {"batch": 4}, points=3), [9856]),
     Answered("fits", ask("explain", TINY, {"capacity": "64KiB"}), ("plan", 0)),
     Answered(
-        "fits after a change", ask("explain", SMALL, {"capacity": 6_000}), ("impossible", 2), process=True
+        "fits after a change", ask("explain", SMALL, {"capacity": 6_000}), ("impossible", 3), process=True
     ),
     Answered("fits never", ask("explain", TINY, {"capacity": 100}), ("impossible", 0)),
     Answered(
