@@ -90,7 +90,7 @@ class Rows:
         yield from self._of(start, listed=listed)
 
         def fewer_preparations(_: Deadline) -> Made:
-            return Made(rows=[row for other in starts for row in self._of(other, listed=listed)])
+            return Made(rows=[row for start in starts for row in self._of(start, listed=listed)])
 
         def wanted(best: Candidate | None) -> bool:
             return best is None or not is_within(options) or _takes_time(best)

@@ -391,11 +391,11 @@ def _with_search(
     mildest = _mildest(trial, asked, combination)
     if mildest is None:
         return []
-    settings, other = measure.settings(asked), again.settings(asked)[-1]
+    settings, repeating = measure.settings(asked), again.settings(asked)[-1]
     first = next(k for k, setting in enumerate(settings) if setting.name == mildest.names[0])
     stronger = settings[first + 1 :]
-    few = stronger[:: -(-len(stronger) // _MOST_STRONGER) or 1]
-    tried = [_remedy(trial, asked, (setting, other), measure.changes) for setting in few]
+    sample = stronger[:: -(-len(stronger) // _MOST_STRONGER) or 1]
+    tried = [_remedy(trial, asked, (setting, repeating), measure.changes) for setting in sample]
     cheapest = min(filter(None, tried), key=lambda remedy: remedy.extra, default=mildest)
     worth_it = mildest.extra - cheapest.extra > trial.usual // _MUCH_CHEAPER
     return [(combination, remedy) for remedy in (mildest, cheapest)[: 1 + worth_it]]
