@@ -29,6 +29,7 @@ from solver.pipeline.scheduling import MANY_STEPS, Passes, Placed, first_runs, f
 from solver.pipeline.strategy import EFFORT, Candidate, Cost, Made, Row, Strategy
 from solver.plan import PlanOptions
 from solver.program import Program
+from solver.targets import Lowered
 
 __all__ = ["Rows", "cost_of", "exactly"]
 
@@ -80,8 +81,9 @@ class Rows:
 
     plans: Plans
     advise: bool = True
-    #: The figures of `_EVERY_ORDER`, by the identity of the reference program that they hold for.
-    every_order: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: The figures of `_EVERY_ORDER`, by the identity of the reference program that they hold for; it stands
+    #: beside them, so that no other program comes to have its identity.
+    every_order: dict[int, tuple[int, int, Lowered]] = field(default_factory=dict)
 
     def under(self, options: PlanOptions, *, listed: bool = False) -> Iterator[Row]:
         """The rows under these options. `listed`: another order comes from list scheduling alone."""
@@ -103,7 +105,7 @@ class Rows:
         if known is None:
             return candidate
         records = tuple(
-            replace(record, facts={**record.facts, **dict(zip(_EVERY_ORDER, known, strict=True))})
+            replace(record, facts={**record.facts, **dict(zip(_EVERY_ORDER, known[:2], strict=True))})
             if record.name == SearchOrder.name
             else record
             for record in candidate.plan.records
@@ -136,8 +138,9 @@ class Rows:
 
     def _learn(self, start: Start, least: int, step: int) -> None:
         """A bound that holds for every order of this reference program."""
-        if least > self.every_order.get(id(start.reference), (0, 0))[0]:
-            self.every_order[id(start.reference)] = least, step
+        known = self.every_order.get(id(start.reference))
+        if least > (0 if known is None else known[0]):
+            self.every_order[id(start.reference)] = least, step, start.reference
 
     def whole(self, start: Start) -> float:
         """An estimate of the work of a whole search for repetitions."""

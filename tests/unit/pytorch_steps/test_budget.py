@@ -85,7 +85,7 @@ def tower() -> tuple[Any, tuple[Any, ...]]:
     import torch
     from torch import nn
 
-    class Tower(nn.Module):  # type: ignore[misc]
+    class Tower(nn.Module):  # type: ignore[misc]  # PyTorch has no types here
         def __init__(self) -> None:
             super().__init__()
             self.layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(8)])
